@@ -1,0 +1,71 @@
+"""How an environment looks, is observed and is controlled: the published keywords and defaults."""
+
+import dataclasses
+import difflib
+from typing import Any
+
+from memory_maze.tasks import CONTROL_FREQ
+
+PHYSICS_TIMESTEP = 0.005
+MAX_RESOLUTION = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Everything that distinguishes the variants of a task."""
+
+    control_freq: float = CONTROL_FREQ
+    """Actions per simulated second; a whole number of 5 ms physics steps must fit between two."""
+    discrete_actions: bool = True
+    """Six actions; otherwise two continuous controls, roll (-1 is forward) and steer (-1 is left)."""
+    image_only_obs: bool = False
+    """Observe the image alone instead of a dictionary."""
+    target_color_in_image: bool = True
+    """Draw the colour of the current target as the border of the image."""
+    global_observables: bool = False
+    """Observe also the agent's pose, the objects and the layout."""
+    top_camera: bool = False
+    """Look from above instead of from the agent."""
+    good_visibility: bool = False
+    """Low walls and floating objects, which can be seen from everywhere."""
+    show_path: bool = False
+    """Draw a minimap with the shortest path to the target into the image."""
+    camera_resolution: int = 64
+    """Height and width of the image in pixels."""
+    randomize_colors: bool = False
+    """Draw the objects' colours from all six."""
+
+    def __post_init__(self) -> None:
+        if not self.control_freq > 0:
+            raise ValueError(f"control_freq must be positive: got {self.control_freq}")
+        substeps = 1 / (self.control_freq * PHYSICS_TIMESTEP)
+        if substeps < 0.5 or abs(substeps - round(substeps)) > 1e-6:
+            raise ValueError(
+                f"control_freq must divide {1 / PHYSICS_TIMESTEP:g} (physics steps a second), "
+                f"like 4, 8, 20 or 40: got {self.control_freq}"
+            )
+        resolution = self.camera_resolution
+        if not isinstance(resolution, int) or not 8 <= resolution <= MAX_RESOLUTION:
+            raise ValueError(
+                f"camera_resolution must be an integer from 8 to {MAX_RESOLUTION}: got {resolution!r}"
+            )
+        if self.image_only_obs and not self.target_color_in_image:
+            raise ValueError("image_only_obs needs target_color_in_image: nothing else shows the target")
+        if self.show_path and not self.global_observables:
+            raise ValueError("show_path needs global_observables=True: the path is drawn from them")
+
+    @property
+    def substeps(self) -> int:
+        """Physics steps per action."""
+        return round(1 / (self.control_freq * PHYSICS_TIMESTEP))
+
+    @classmethod
+    def from_keywords(cls, keywords: dict[str, Any]) -> "Options":
+        """Options from a user's keywords, with a remedy for a misspelt one."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for keyword in keywords:
+            if keyword not in names:
+                close = difflib.get_close_matches(keyword, names, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+                raise TypeError(f"unknown keyword {keyword!r}: {hint}")
+        return cls(**keywords)

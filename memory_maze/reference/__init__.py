@@ -1,0 +1,1 @@
+"""The MuJoCo reference: the benchmark as published, on the `mujoco` package alone."""

@@ -1,0 +1,200 @@
+"""Random scenarios in the published order of draws: seed s here is seed s there.
+
+The published environment takes everything from one `np.random.RandomState`, target draws during an
+episode included, so the next maze depends on how many targets were reached in the one before.
+"""
+
+import math
+
+import labmaze
+import numpy as np
+
+from memory_maze.scenario import (
+    CELL_METRES,
+    FLOOR,
+    TEXTURE_BLOCKS,
+    WALL,
+    WALL_TEXTURES,
+    Cell,
+    Scenario,
+    cell_to_world,
+)
+from memory_maze.tasks import MAX_OBJECTS, Task
+
+MAX_SEED = 2**32 - 1
+_MAX_REGENERATIONS = 10_000
+_TEXTURE_CHARACTERS = 10  # the published arena draws for '0' to '9' and uses the first nine
+
+_NUM_RAYS = 10
+_RAY_HEIGHT = 0.1
+_OBJECT_RADIUS = 0.6
+_SHELL_RADIUS, _SHELL_HEIGHT = 0.2, 0.6 - 0.4
+
+
+class Sampler:
+    """Draws the episodes of one task, one after another.
+
+    `draws_used` and `touched` tell how the episode before ended: how many target draws it took,
+    and which objects were still counted as touched (only if it was left before its first step).
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        seed: int | None = None,
+        *,
+        randomize_colors: bool = False,
+        objects_on_floor: bool = True,
+    ) -> None:
+        self.task = task
+        self._rng = np.random.RandomState(check_seed(seed))
+        self._randomize_colors = randomize_colors
+        self._objects_on_floor = objects_on_floor
+        self._colors = list(range(MAX_OBJECTS))
+        self._maze = labmaze.RandomMaze(
+            height=task.grid,
+            width=task.grid,
+            max_rooms=task.max_rooms,
+            room_min_size=task.room_min_size,
+            room_max_size=task.room_max_size,
+            spawns_per_room=1,
+            objects_per_room=task.objects_per_room,
+            max_variations=26,
+            simplify=True,
+            # The published constructor fails for the one seed in two billion that gives 0.
+            random_seed=self._rng.randint(2147483648) or 1,
+        )
+        # Past this many an episode is over: objects are more than a second apart.
+        self.num_draws = 2 * math.ceil(task.seconds) + 64
+
+    def sample(self, draws_used: int = 1, touched: tuple[int, ...] = ()) -> Scenario:
+        """The next episode."""
+        rng, count = self._rng, self.task.objects
+        rng.randint(count, size=max(draws_used - 1, 0))
+        textures, objects, spawns = self._place()
+        if self._randomize_colors:
+            touched = ()  # the published objects are new ones then
+        target = rng.randint(count)
+        while target in touched and len(set(touched)) < count:
+            target = rng.randint(count)
+        spawn = spawns[rng.randint(0, len(spawns))]
+        bias = math.pi * (1 + np.tanh(np.arctanh(rng.uniform(-1, 1))))
+        walls = _read_layer(self._maze.entity_layer, lambda char: WALL if char == WALL else FLOOR)
+        farthest = self._farthest_ray(walls, spawn, objects)
+        state = rng.get_state()
+        later = rng.randint(count, size=self.num_draws).tolist()
+        rng.set_state(state)
+        centre = (self.task.grid // 2, self.task.grid // 2)
+        return Scenario(
+            walls=walls,
+            rooms=_read_layer(self._maze.variations_layer, str),
+            textures=textures,
+            objects=objects,
+            colors=tuple(self._colors[:count]),
+            spawns=(spawn,),
+            heading=-_wrap(2 * math.pi * farthest / _NUM_RAYS + bias),
+            draws=(target, *later),
+            hidden=tuple(i for i, cell in enumerate(objects) if cell == centre),
+        )
+
+    def fill(self, scenario: Scenario, draws_used: int = 1) -> Scenario:
+        """A hand-written scenario with what it leaves open drawn from this sampler's stream."""
+        self._rng.randint(self.task.objects, size=max(draws_used - 1, 0))
+        return scenario.fill(self._rng, self.num_draws)
+
+    def _place(self) -> tuple[tuple[str, ...], tuple[Cell, ...], list[Cell]]:
+        """Mazes are drawn until one has room for all objects."""
+        for _ in range(_MAX_REGENERATIONS):
+            self._maze.regenerate()
+            textures = self._draw_textures()
+            if self._randomize_colors:
+                self._rng.shuffle(self._colors)
+            layer = self._maze.entity_layer
+            objects = [(int(r), int(c)) for r, c in np.argwhere(layer == "G")]
+            spawns = [(int(r), int(c)) for r, c in np.argwhere(layer == "P")]
+            self._rng.shuffle(objects)
+            if len(objects) >= self.task.objects and spawns:
+                return textures, tuple(objects[: self.task.objects]), spawns
+        raise RuntimeError(
+            f"no {self.task.name} maze with {self.task.objects} places for objects in "
+            f"{_MAX_REGENERATIONS} tries: allow more rooms, smaller rooms, or more objects_per_room"
+        )
+
+    def _draw_textures(self) -> tuple[str, ...]:
+        self._rng.choice(1)  # the default wall, which no cell keeps
+        names = [WALL_TEXTURES[self._rng.choice(len(WALL_TEXTURES))] for _ in range(_TEXTURE_CHARACTERS)]
+        return tuple(names[: TEXTURE_BLOCKS**2])
+
+    def _farthest_ray(self, walls: tuple[str, ...], spawn: Cell, objects: tuple[Cell, ...]) -> int:
+        """Which of ten horizontal rays from the spawn goes farthest: the published heading's offset.
+
+        The published environment casts them while its ball still stands in the middle of the maze.
+        Equal lengths are decided by rounding, so the arithmetic follows MuJoCo's ray functions.
+        """
+        x, y = cell_to_world(spawn, self.task.grid)
+        angles = 2 * np.pi * np.arange(_NUM_RAYS) / _NUM_RAYS
+        rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        lengths = _ray_boxes((x, y), rays, walls)
+        spheres = [((0.0, 0.0, _SHELL_HEIGHT), _SHELL_RADIUS)]
+        if self._objects_on_floor:
+            spheres += [((*cell_to_world(cell, self.task.grid), 0.0), _OBJECT_RADIUS) for cell in objects]
+        for centre, radius in spheres:
+            lengths = np.minimum(lengths, _ray_sphere((x, y, _RAY_HEIGHT), rays, centre, radius))
+        return int(np.argmax(lengths))
+
+
+def check_seed(seed: int | None) -> int | None:
+    """A seed that NumPy's `RandomState` takes, or None for fresh entropy."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be an integer or None: got {seed!r}")
+    if not 0 <= seed <= MAX_SEED:
+        raise ValueError(f"seed must be from 0 to {MAX_SEED}: got {seed}")
+    return int(seed)
+
+
+def _read_layer(layer: np.ndarray, read) -> tuple[str, ...]:
+    return tuple("".join(read(char) for char in row) for row in layer)
+
+
+def _wrap(angle: float) -> float:
+    """An angle as the published walker stores it: through the half-angle quaternion."""
+    w, z = np.cos(angle / 2), np.sin(angle / 2)
+    return float(np.arctan2(2 * w * z, 1 - 2 * z**2))
+
+
+def _ray_boxes(start: tuple[float, float], rays: np.ndarray, walls: tuple[str, ...]) -> np.ndarray:
+    """Distance along each ray to the nearest wall cell."""
+    cells = np.argwhere(np.array([list(row) for row in walls]) == WALL)
+    middle, half = (len(walls) - 1) / 2, CELL_METRES / 2
+    centres = np.stack([cells[:, 1] - middle, middle - cells[:, 0]], axis=1) * CELL_METRES
+    offset = np.asarray(start) - centres  # (cells, 2)
+    nearest = np.full(len(rays), np.inf)
+    for axis in (0, 1):
+        other = 1 - axis
+        steep = np.abs(rays[:, axis]) > 1e-15
+        for side in (-half, half):
+            distance = (side - offset[:, axis])[None] / np.where(steep, rays[:, axis], 1.0)[:, None]
+            across = offset[None, :, other] + distance * rays[:, other, None]
+            hit = (distance >= 0) & (np.abs(across) <= half) & steep[:, None]
+            nearest = np.minimum(nearest, np.where(hit, distance, np.inf).min(axis=1))
+    return nearest
+
+
+def _ray_sphere(
+    start: tuple[float, float, float],
+    rays: np.ndarray,
+    centre: tuple[float, float, float],
+    radius: float,
+) -> np.ndarray:
+    """Distance along each horizontal ray to a sphere, infinite where it is missed."""
+    dx, dy, dz = (s - c for s, c in zip(start, centre, strict=True))
+    a = rays[:, 0] * rays[:, 0] + rays[:, 1] * rays[:, 1]
+    b = rays[:, 0] * dx + rays[:, 1] * dy
+    c = dx * dx + dy * dy + dz * dz - radius * radius
+    discriminant = b * b - a * c
+    root = np.sqrt(np.maximum(discriminant, 0))
+    near, far = (-b - root) / a, (-b + root) / a
+    distance = np.where(near >= 0, near, far)
+    return np.where((discriminant >= 1e-15) & (distance >= 0), distance, np.inf)

@@ -1,0 +1,221 @@
+"""One environment without an interface: episodes from a sampler, played by an engine, observed.
+
+The gymnasium and dm_env adapters are thin layers over this.
+"""
+
+import math
+import numbers
+import os
+from typing import Any, Protocol
+
+import numpy as np
+
+from memory_maze.observation import Observer, draw_border, draw_minimap, mark_path
+from memory_maze.options import Options
+from memory_maze.sampler import Sampler
+from memory_maze.scenario import Scenario
+from memory_maze.tasks import Task, get_task
+
+ACTION_NAMES = ("noop", "forward", "left", "right", "forward_left", "forward_right")
+# Controls (roll, steer): -1 rolls forward, -1 steers left.
+ACTIONS = np.array([(0, 0), (-1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1)], np.float64)
+ENGINES = ("mujoco",)
+
+Observation = np.ndarray | dict[str, np.ndarray]
+
+
+class Engine(Protocol):
+    """Plays one complete scenario at a time."""
+
+    target: int
+    draws_used: int
+
+    def reset(self, scenario: Scenario) -> None: ...
+
+    def step(self, control: np.ndarray) -> float: ...
+
+    def image(self) -> np.ndarray: ...
+
+    def draw(self, top: bool, resolution: int) -> np.ndarray: ...
+
+    @property
+    def position(self) -> np.ndarray: ...
+
+    @property
+    def axes(self) -> np.ndarray: ...
+
+    @property
+    def touched(self) -> tuple[int, ...]: ...
+
+    def close(self) -> None: ...
+
+
+class Simulation:
+    """Episodes of a task.
+
+    Args:
+        task: A name like "9x9", or a `Task`.
+        seed: Of the whole sequence of episodes; None is fresh entropy.
+        seconds: Another length of the episode.
+        scenario: Played at every reset instead of random mazes; what it leaves open is drawn.
+        engine: "mujoco".
+        render_resolution: Largest size of the pictures that `render` will be asked for.
+        keywords: The fields of `Options`.
+    """
+
+    def __init__(
+        self,
+        task: str | Task = "9x9",
+        *,
+        seed: int | None = None,
+        seconds: float | None = None,
+        scenario: Scenario | str | os.PathLike[str] | None = None,
+        engine: str = "mujoco",
+        render_resolution: int | None = None,
+        **keywords: Any,
+    ) -> None:
+        self.task = get_task(task, seconds)
+        self.options = Options.from_keywords(keywords)
+        if engine not in ENGINES:
+            raise ValueError(f"no engine {engine!r}: there is {', '.join(ENGINES)}")
+        self._fixed = None if scenario is None else self._load(scenario)
+        self._sampler = self._make_sampler(seed)
+        self._engine: Engine = _make_engine(self.task, self.options, render_resolution)
+        self._closed = False
+        self._steps_left: int | None = None
+        self._sampled = False
+
+    @property
+    def episode_steps(self) -> int:
+        """Actions in an episode."""
+        # A millisecond less, as published: rounding must not add a step.
+        return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The episode being played."""
+        self._check_started()
+        return self._scenario
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @property
+    def episode_over(self) -> bool:
+        """Whether the next thing to do is a reset."""
+        return not self._steps_left
+
+    def reset(
+        self, seed: int | None = None, scenario: Scenario | str | os.PathLike[str] | None = None
+    ) -> Observation:
+        """Starts the next episode, or the first of another seed, or a given scenario."""
+        if self._closed:
+            raise RuntimeError("the environment is closed: make a new one")
+        chosen = self._fixed if scenario is None else self._load(scenario)
+        if seed is not None:
+            self._sampler, self._sampled = self._make_sampler(seed), False
+        draws_used = self._engine.draws_used if self._sampled else 1
+        if chosen is None:
+            touched = self._engine.touched if self._sampled else ()
+            self._scenario = self._sampler.sample(draws_used, touched)
+        else:
+            self._scenario = self._sampler.fill(chosen, draws_used)
+        self._sampled = chosen is None
+        self._engine.reset(self._scenario)
+        self._observer = Observer(self._scenario)
+        self._steps_left = self.episode_steps
+        return self._observe()
+
+    def step(self, action: Any) -> tuple[Observation, float, bool]:
+        """Returns the observation, the reward, and whether the time is up."""
+        self._check_started()
+        if self._closed:
+            raise RuntimeError("the environment is closed: make a new one")
+        if not self._steps_left:
+            raise RuntimeError("the episode is over: call reset() before the next step()")
+        control = self._control(action)
+        reward = self._engine.step(control)
+        self._steps_left -= 1
+        return self._observe(), reward, self._steps_left == 0
+
+    def render(self, resolution: int, top: bool | None = None) -> np.ndarray:
+        """A picture of the present state for people, with the border."""
+        self._check_started()
+        top = self.options.top_camera if top is None else top
+        image = self._engine.draw(top, resolution)
+        draw_border(image, self._observer.colors[self._engine.target])
+        return image
+
+    def close(self) -> None:
+        """Frees the graphics; may be called twice."""
+        self._closed = True
+        self._engine.close()
+
+    def _make_sampler(self, seed: int | None) -> Sampler:
+        return Sampler(
+            self.task,
+            seed,
+            randomize_colors=self.options.randomize_colors,
+            objects_on_floor=not self.options.good_visibility,
+        )
+
+    def _load(self, scenario: Scenario | str | os.PathLike[str]) -> Scenario:
+        if not isinstance(scenario, Scenario):
+            scenario = Scenario.load(scenario)
+        size, count = scenario.size, len(scenario.objects)
+        if (size, count) != (self.task.size, self.task.objects):
+            raise ValueError(
+                f"the scenario is {size}x{size} with {count} objects and the environment "
+                f"{self.task.name} with {self.task.objects}: "
+                f"make the environment with task=memory_maze.make_task({size}, objects={count})"
+            )
+        return scenario
+
+    def _check_started(self) -> None:
+        if self._steps_left is None:
+            raise RuntimeError("call reset() first")
+
+    def _control(self, action: Any) -> np.ndarray:
+        if self.options.discrete_actions:
+            if isinstance(action, np.ndarray) and action.shape == ():
+                action = action.item()
+            if not isinstance(action, numbers.Integral) or not 0 <= action < len(ACTIONS):
+                names = ", ".join(f"{i} {name}" for i, name in enumerate(ACTION_NAMES))
+                raise ValueError(f"wrong action {action!r}: actions are {names}")
+            return ACTIONS[int(action)]
+        control = np.asarray(action)
+        if control.shape != (2,) or control.dtype.kind not in "fiu" or not np.isfinite(control).all():
+            raise ValueError(
+                f"wrong action {action!r}: give two finite numbers from -1 to 1, "
+                "roll (-1 is forward) and steer (-1 is left)"
+            )
+        return np.clip(control.astype(np.float64), -1, 1)
+
+    def _observe(self) -> Observation:
+        options, engine = self.options, self._engine
+        color = self._observer.colors[engine.target]
+        image = engine.image()
+        if options.target_color_in_image:
+            draw_border(image, color)
+        observation = {"image": image, "target_color": color.copy()}
+        if options.global_observables:
+            observation |= self._observer.observe(engine.position, engine.axes, engine.target)
+        if options.show_path:
+            layout = observation["maze_layout"]
+            start, finish = observation["agent_pos"], observation["target_pos"]
+            mark_path(layout, (int(start[0]), int(start[1])), (int(finish[0]), int(finish[1])))
+            draw_minimap(image, layout, start, observation["agent_dir"])
+        return image if options.image_only_obs else observation
+
+
+def _make_engine(task: Task, options: Options, render_resolution: int | None) -> Engine:
+    try:
+        from memory_maze.reference.engine import MujocoEngine
+    except ModuleNotFoundError as error:
+        if error.name != "mujoco":
+            raise
+        raise ModuleNotFoundError(
+            'the MuJoCo engine needs mujoco: pip install "memory-maze[mujoco]"', name="mujoco"
+        ) from error
+    return MujocoEngine(task.grid, options, render_resolution)

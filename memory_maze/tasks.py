@@ -1,0 +1,129 @@
+"""The four tasks of the benchmark, and their published `dm_env` constructors."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import dm_env
+
+MIN_SIZE, MAX_SIZE = 7, 31
+MAX_OBJECTS = 6
+# Slow control, so that an agent without hierarchy has a chance (paper, section 3.1).
+CONTROL_FREQ = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One size of the benchmark: how its mazes are drawn and how long an episode lasts."""
+
+    size: int
+    """Cells along each side, without the outer wall: odd, 7 to 31."""
+    objects: int
+    """Objects to find, 1 to 6."""
+    seconds: float
+    """Length of an episode in simulated seconds (four steps a second by default)."""
+    max_rooms: int = 6
+    room_min_size: int = 3
+    room_max_size: int = 5
+    objects_per_room: int = 1
+    """How many places for objects the generator marks in each room."""
+
+    def __post_init__(self) -> None:
+        if not (MIN_SIZE <= self.size <= MAX_SIZE and self.size % 2 == 1):
+            raise ValueError(f"size must be odd, from {MIN_SIZE} to {MAX_SIZE}: got {self.size}")
+        if not 1 <= self.objects <= MAX_OBJECTS:
+            raise ValueError(f"objects must be from 1 to {MAX_OBJECTS}: got {self.objects}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be positive: got {self.seconds}")
+        if not 1 <= self.room_min_size <= self.room_max_size:
+            raise ValueError(
+                "room sizes must satisfy 1 <= room_min_size <= room_max_size: "
+                f"got {self.room_min_size} and {self.room_max_size}"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.size}x{self.size}"
+
+    @property
+    def grid(self) -> int:
+        """Cells along each side, with the outer wall."""
+        return self.size + 2
+
+
+# Paper, table "Memory Maze environment details".
+TASKS = {
+    "9x9": Task(size=9, objects=3, seconds=250),
+    "11x11": Task(size=11, objects=4, seconds=500),
+    "13x13": Task(size=13, objects=5, seconds=750),
+    "15x15": Task(size=15, objects=6, seconds=1000, max_rooms=9, room_max_size=3),
+}
+
+
+def make_task(size: int, objects: int, seconds: float | None = None, **rooms: int) -> Task:
+    """A task of any odd size: `make_task(21, objects=5, seconds=900)`.
+
+    The published sizes keep the published room settings; other sizes get rooms of 3 to 5 cells
+    (3 where the maze is small), and as many places per room as the objects need. `rooms` overrides
+    any of `max_rooms`, `room_min_size`, `room_max_size`, `objects_per_room`.
+    """
+    published = TASKS.get(f"{size}x{size}")
+    if published is not None:
+        settings: dict[str, Any] = dataclasses.asdict(published)
+        few_rooms = objects > published.objects
+    else:
+        settings = {"max_rooms": 9 if size > 15 else 6, "room_max_size": 3 if size < 9 else 5}
+        # Interpolates the published lengths, which grow by 250 s for every two cells.
+        settings["seconds"] = 125.0 * (size - 7) if size > 7 else 125.0
+        few_rooms = size < 13
+    if few_rooms:
+        settings["objects_per_room"] = 3 if size < 9 else 2
+    settings |= {"size": size, "objects": objects} | rooms
+    if seconds is not None:
+        settings["seconds"] = seconds
+    return Task(**settings)
+
+
+def get_task(task: "str | Task", seconds: float | None = None) -> Task:
+    """The task of that name ("9x9"), or the task itself, with another length if `seconds` is given."""
+    if isinstance(task, str):
+        if task not in TASKS:
+            raise ValueError(
+                f"no task {task!r}: the tasks are {', '.join(TASKS)}; "
+                "for another size pass memory_maze.make_task(size, objects)"
+            )
+        task = TASKS[task]
+    if not isinstance(task, Task):
+        raise TypeError(f'task must be a name like "9x9" or a Task: got {task!r}')
+    return task if seconds is None else dataclasses.replace(task, seconds=seconds)
+
+
+def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":
+    """A task as a `dm_env.Environment`.
+
+    Keywords: `seed`, `seconds`, `engine`, and every field of `memory_maze.Options` (the published
+    names: `control_freq`, `discrete_actions`, `image_only_obs`, ...).
+    """
+    from memory_maze.adapters.dm_env import MemoryMaze
+
+    return MemoryMaze(task, **kwargs)
+
+
+def memory_maze_9x9(**kwargs: Any) -> "dm_env.Environment":
+    """Memory 9x9 as a `dm_env.Environment`; keywords as for `memory_maze`."""
+    return memory_maze("9x9", **kwargs)
+
+
+def memory_maze_11x11(**kwargs: Any) -> "dm_env.Environment":
+    """Memory 11x11 as a `dm_env.Environment`; keywords as for `memory_maze`."""
+    return memory_maze("11x11", **kwargs)
+
+
+def memory_maze_13x13(**kwargs: Any) -> "dm_env.Environment":
+    """Memory 13x13 as a `dm_env.Environment`; keywords as for `memory_maze`."""
+    return memory_maze("13x13", **kwargs)
+
+
+def memory_maze_15x15(**kwargs: Any) -> "dm_env.Environment":
+    """Memory 15x15 as a `dm_env.Environment`; keywords as for `memory_maze`."""
+    return memory_maze("15x15", **kwargs)
