@@ -1,0 +1,27 @@
+"""Memory Maze: a benchmark of long-term memory for agents and sequence models.
+
+>>> import gymnasium
+>>> env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+"""
+
+from memory_maze import tasks
+from memory_maze.options import Options
+from memory_maze.registration import ENV_IDS, register
+from memory_maze.sampler import Sampler
+from memory_maze.scenario import Scenario, ScenarioError
+from memory_maze.tasks import TASKS, Task, make_task
+
+__version__ = "2.0.0.dev0"
+__all__ = [
+    "ENV_IDS",
+    "TASKS",
+    "Options",
+    "Sampler",
+    "Scenario",
+    "ScenarioError",
+    "Task",
+    "make_task",
+    "tasks",
+]
+
+register()

@@ -36,7 +36,7 @@ class Observer:
         targets_pos = to_cells(self.targets, self.size)
         return {
             "agent_pos": to_cells(position, self.size),
-            "agent_dir": axes[:, 1].copy(),
+            "agent_dir": np.clip(axes[:, 1], -1, 1),
             "targets_vec": targets_vec,
             "targets_pos": targets_pos,
             "target_vec": targets_vec[target].copy(),

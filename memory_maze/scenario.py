@@ -8,13 +8,13 @@ import dataclasses
 import json
 import math
 import os
-import tempfile
 from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from memory_maze.files import replacing
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
 
 Cell = tuple[int, int]  # (row, column) in the grid with its outer wall; row 0 is the top
@@ -208,16 +208,8 @@ class Scenario:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the scenario as JSON, whole or not at all."""
-        path = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(self.to_dict(), file, indent=1)
-                file.write("\n")
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Scenario":

@@ -3,6 +3,7 @@
 The gymnasium and dm_env adapters are thin layers over this.
 """
 
+import dataclasses
 import math
 import numbers
 import os
@@ -22,6 +23,16 @@ ACTIONS = np.array([(0, 0), (-1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1)], np.flo
 ENGINES = ("mujoco",)
 
 Observation = np.ndarray | dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """Shape, type and bounds of one observation."""
+
+    shape: tuple[int, ...]
+    dtype: type
+    low: float
+    high: float
 
 
 class Engine(Protocol):
@@ -46,6 +57,11 @@ class Engine(Protocol):
 
     @property
     def touched(self) -> tuple[int, ...]: ...
+
+    @property
+    def backend(self) -> str | None: ...
+
+    def teleport(self, position: tuple[float, float]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -90,6 +106,28 @@ class Simulation:
         """Actions in an episode."""
         # A millisecond less, as published: rounding must not add a step.
         return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
+
+    @property
+    def observation_arrays(self) -> dict[str, Array]:
+        """What each observation looks like; `image` stands alone with `image_only_obs`."""
+        size, count = self.task.size, self.task.objects
+        resolution = self.options.camera_resolution
+        image = Array((resolution, resolution, 3), np.uint8, 0, 255)
+        if self.options.image_only_obs:
+            return {"image": image}
+        arrays = {"image": image, "target_color": Array((3,), np.float64, 0, 1)}
+        if self.options.global_observables:
+            far = 1.5 * size  # more than the diagonal
+            arrays |= {
+                "agent_pos": Array((2,), np.float64, 0, size),
+                "agent_dir": Array((2,), np.float64, -1, 1),
+                "targets_vec": Array((count, 2), np.float64, -far, far),
+                "targets_pos": Array((count, 2), np.float64, 0, size),
+                "target_vec": Array((2,), np.float64, -far, far),
+                "target_pos": Array((2,), np.float64, 0, size),
+                "maze_layout": Array((size, size), np.uint8, 0, 2 if self.options.show_path else 1),
+            }
+        return arrays
 
     @property
     def scenario(self) -> Scenario:

@@ -72,7 +72,7 @@ def make_task(size: int, objects: int, seconds: float | None = None, **rooms: in
         settings: dict[str, Any] = dataclasses.asdict(published)
         few_rooms = objects > published.objects
     else:
-        settings = {"max_rooms": 9 if size > 15 else 6, "room_max_size": 3 if size < 9 else 5}
+        settings = {"max_rooms": max(6, size * size // 25), "room_max_size": 3 if size < 9 else 5}
         # Interpolates the published lengths, which grow by 250 s for every two cells.
         settings["seconds"] = 125.0 * (size - 7) if size > 7 else 125.0
         few_rooms = size < 13

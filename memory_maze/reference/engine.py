@@ -17,7 +17,7 @@ class MujocoEngine:
 
     def __init__(self, grid: int, options: Options, render_resolution: int | None = None) -> None:
         self._options = options
-        self._look = make_look(options)
+        self._look = make_look(options, seen_from_above=render_resolution is not None)
         self._renderer = Renderer(
             grid, self._look, max(options.camera_resolution, render_resolution or 0)
         )
@@ -84,6 +84,12 @@ class MujocoEngine:
         """The GL backend in use, or None before the first picture."""
         return self._renderer.backend
 
+    def teleport(self, position: tuple[float, float]) -> None:
+        """Puts the ball at rest somewhere else, in metres, with the heading of the start."""
+        mujoco.mj_resetData(self._model, self._data)
+        assert self.scenario.heading is not None
+        self._spawn(position, self.scenario.heading)
+
     def close(self) -> None:
         self._renderer.close()
 
@@ -148,12 +154,11 @@ class MujocoEngine:
         self._renderer.refresh()
 
 
-def make_look(options: Options) -> Look:
+def make_look(options: Options, seen_from_above: bool = False) -> Look:
     """Geometry of a variant."""
     low = options.good_visibility
     return Look(
         wall_height=0.4 if low else 1.5,
         object_height=SPHERE_RADIUS + 0.5 if low else 0.0,
-        tops=low or options.top_camera,
-        ears=options.top_camera,
+        tops=low or options.top_camera or seen_from_above,
     )

@@ -75,6 +75,8 @@ class EGLContext:
 
     def __init__(self, resolution: int) -> None:
         del resolution  # frames are drawn into MuJoCo's own buffer
+        # Mesa's worker threads do not survive a fork and cost more than they give on small pictures.
+        os.environ.setdefault("LP_NUM_THREADS", "0")
         self._egl = _load_library("libEGL.so.1", "libEGL.so")
         _load_optional("libOpenGL.so.0")  # NVIDIA's driver needs it beside libEGL
         for name in ("eglGetProcAddress", "eglCreateContext", "eglGetCurrentContext"):
@@ -139,6 +141,7 @@ class OSMesaContext:
     backend = "osmesa"
 
     def __init__(self, resolution: int) -> None:
+        os.environ.setdefault("LP_NUM_THREADS", "0")
         self._mesa = _load_library("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
         self._mesa.OSMesaCreateContextExt.restype = ctypes.c_void_p
         self._context = ctypes.c_void_p(

@@ -30,7 +30,8 @@ HALF_CELL = CELL_METRES / 2
 TOP_CAMERA_HEIGHT, TOP_CAMERA_PADDING = 100.0, 1.1
 
 # A ball that rolls and steers under a heavy head. Damping and masses are those of the published
-# walker; the camera is a body of its own, 15 cm ahead and pitched 5.7 degrees down.
+# walker; the camera is a body of its own, 15 cm ahead and pitched 5.7 degrees down. The ears show
+# the heading from above; the agent cannot see them.
 _WALKER = """
 <body name="walker">
   <joint name="root_x" type="slide" axis="1 0 0"/>
@@ -47,17 +48,14 @@ _WALKER = """
     <geom name="head" class="walker" type="cylinder" size="0.1 0.06" pos="0 0 -0.07" rgba="0.757 0.757 0.757 1"/>
     <geom name="face" class="walker" type="cylinder" size="0.05 0.035" zaxis="0 1 0" pos="0 0.1 -0.07" rgba="0 0.85 0.5 1"/>
     <geom name="neck" class="walker" type="cylinder" size="0.07 0.02" pos="0 0 -0.13" rgba="0 0.85 0.5 1"/>
-    {ears}
+    <site type="sphere" size=".26" pos=".22 0 0" rgba=".7 0 0 1"/>
+    <site type="sphere" size=".26" pos="-.22 0 0" rgba="0 0 .7 1"/>
     <body name="torso" pos="0 0 -.4">
       <joint name="roll" type="hinge" axis="-1 0 0" damping="5"/>
       <geom name="shell" class="walker" type="sphere" size=".2" mass="1" rgba="0.8 0.8 0.8 1"/>
     </body>
   </body>
 </body>"""
-_EARS = """
-    <site type="sphere" size=".26" pos=".22 0 0" rgba=".7 0 0 1"/>
-    <site type="sphere" size=".26" pos="-.22 0 0" rgba="0 0 .7 1"/>"""
-
 _HEADER = """
 <compiler angle="radian" boundmass="1e-5" boundinertia="1e-11"/>
 <option timestep="0.005" cone="elliptic" noslip_iterations="5" noslip_tolerance="0"/>
@@ -66,7 +64,6 @@ _HEADER = """
   <map znear="0.0005"/>
 </visual>
 <default>
-  <geom rgba="1 1 1 1"/>
   <default class="walker"><geom condim="4" friction=".5 .02 .02"/></default>
 </default>"""
 
@@ -94,8 +91,6 @@ class Look:
     """Height of an object's centre above the floor."""
     tops: bool = False
     """Whether the tops of walls can be seen."""
-    ears: bool = False
-    """Whether the agent wears ears, which show its heading from above."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +217,7 @@ def build_maze(scenario: Scenario, look: Look) -> MazeXml:
 <geom name="ground" type="plane" size="{_text((half, half, 1))}" rgba="0 0 0 0"/>
 {"".join(builder.geoms)}
 <body name="maze">{"".join(boxes)}</body>
-{_WALKER.format(ears=_EARS if look.ears else "")}
+{_WALKER}
 {"".join(targets)}
 </worldbody>{_ACTUATORS}</mujoco>"""
     return MazeXml(xml, list(builder.materials), builder.planes)

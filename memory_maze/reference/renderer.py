@@ -64,11 +64,14 @@ class Renderer:
         # A forked child must leave its parent's context alone.
         if self._context is None or self._pid != os.getpid():
             return
-        self._context.make_current()
-        self._mjr.free()
-        self._context.free()
-        self._context = None
+        context, self._context = self._context, None
         _live.discard(self)
+        try:
+            context.make_current()
+        except gl.GLError:
+            return  # someone closed the display; its contexts are gone with it
+        self._mjr.free()
+        context.free()
 
     def _draw(self, camera: str, resolution: int) -> np.ndarray:
         self._camera.fixedcamid = self._model.camera(camera).id

@@ -1,0 +1,47 @@
+# make demo       set up, then walk through all four sizes: pictures and a video in demo/
+# make test       set up, then all checks and tests (minutes)
+# make test-slow  the tests that take longer
+# make benchmark  this package and the published one side by side
+# make peer       record episodes of the published package for the tests
+VENV ?= .venv
+BIN = $(VENV)/bin
+export PYTHON
+
+.PHONY: demo test test-slow lint newest setup-dev benchmark peer clean
+
+demo:
+	@scripts/system.sh
+	@scripts/venv.sh $(VENV) video constraints.txt
+	$(BIN)/memory-maze demo --out demo
+
+test: lint newest
+	$(BIN)/python -m pytest
+
+test-slow: setup-dev
+	$(BIN)/python -m pytest -m slow
+
+setup-dev:
+	@scripts/system.sh xvfb
+	@scripts/venv.sh $(VENV) dev constraints.txt
+
+lint: setup-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/ty check
+
+# The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched.
+newest: setup-dev
+	@mkdir -p build && grep -v '^mujoco=' constraints.txt > build/constraints.txt
+	@scripts/venv.sh $(VENV)-mujoco3 test build/constraints.txt "mujoco>=3.17,<4"
+	@scripts/venv.sh $(VENV)-mujoco4 test build/constraints.txt "mujoco>=4,<5"
+	$(VENV)-mujoco3/bin/python -m pytest -m newest
+	$(VENV)-mujoco4/bin/python -m pytest -m newest
+
+benchmark: setup-dev
+	$(BIN)/python benchmarks/reference.py
+
+peer: setup-dev
+	$(BIN)/python benchmarks/reference.py --record tests/golden
+
+clean:
+	rm -rf build demo $(VENV) $(VENV)-mujoco3 $(VENV)-mujoco4

@@ -1,0 +1,85 @@
+"""Where and when a benchmark ran: what every file in `results/` says beside its figures."""
+
+import ctypes
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from memory_maze.reference import gl
+
+ROOT = Path(__file__).resolve().parent.parent
+_GL_RENDERER = 0x1F01
+
+
+def describe_run() -> dict[str, Any]:
+    """Command, date, commit and hardware of the benchmark that is running."""
+    return {
+        "command": command_line(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": run_git("rev-parse", "HEAD"),
+        # Results are what benchmarks write, so those of another run leave the tree clean.
+        "dirty": bool(run_git("status", "--porcelain", "--", ".", ":!results")),
+        "hardware": describe_hardware(),
+    }
+
+
+def command_line() -> str:
+    script = Path(sys.argv[0]).resolve()
+    name = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
+    return shlex.join(["python", str(name), *sys.argv[1:]])
+
+
+def run_git(*arguments: str) -> str | None:
+    """What git prints about this checkout; None without git or outside a checkout."""
+    try:
+        result = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None
+
+
+def describe_hardware() -> dict[str, Any]:
+    backend, renderer = describe_gl()
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "gl_backend": backend,
+        "gl_renderer": renderer,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def describe_gl() -> tuple[str, str | None]:
+    """The GL backend that the package chooses here, and the name of what draws with it."""
+    # Opening a context sets variables, which the benchmark's own processes must not inherit.
+    environment = dict(os.environ)
+    context = gl.create_context(resolution=64)
+    try:
+        context.make_current()
+        return context.backend, _renderer_name()
+    finally:
+        context.free()
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def _renderer_name() -> str | None:
+    get_string = getattr(ctypes.CDLL(None), "glGetString", None)
+    if get_string is None:
+        return None
+    get_string.restype = ctypes.c_char_p
+    name = get_string(_GL_RENDERER)
+    return name.decode() if name else None

@@ -1,0 +1,105 @@
+"""The gymnasium interface: five-tuples, seeds at reset, pictures for people."""
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from memory_maze.scenario import Scenario
+from memory_maze.simulation import ACTIONS, Array, Observation, Simulation
+from memory_maze.tasks import Task
+
+RENDER_RESOLUTION = 256
+
+
+class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
+    """Memory Maze for gymnasium; arguments as for `Simulation`.
+
+    `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` goes on in it. Pass
+    `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 4}
+
+    def __init__(
+        self,
+        task: str | Task = "9x9",
+        *,
+        render_mode: str | None = None,
+        render_resolution: int = RENDER_RESOLUTION,
+        **keywords: Any,
+    ) -> None:
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise ValueError(f"no render_mode {render_mode!r}: there are {', '.join(modes)}")
+        self.render_mode = render_mode
+        self._render_resolution = render_resolution
+        resolution = None if render_mode is None else render_resolution
+        self.simulation = Simulation(task, render_resolution=resolution, **keywords)
+        options = self.simulation.options
+        self.metadata = self.metadata | {"render_fps": options.control_freq}
+        observations = {
+            name: _box(array) for name, array in self.simulation.observation_arrays.items()
+        }
+        self.observation_space = (
+            observations["image"] if options.image_only_obs else spaces.Dict(observations)
+        )
+        self.action_space = (
+            spaces.Discrete(len(ACTIONS))
+            if options.discrete_actions
+            else spaces.Box(-1.0, 1.0, (2,), np.float64)
+        )
+        self._window = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """The episode being played."""
+        return self.simulation.scenario
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        options = options or {}
+        if unknown := options.keys() - {"scenario"}:
+            raise ValueError(f"unknown reset options {sorted(unknown)}: there is 'scenario'")
+        scenario: Scenario | str | os.PathLike[str] | None = options.get("scenario")
+        observation = self.simulation.reset(seed, scenario)
+        self._show()
+        return observation, {}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        observation, reward, time_is_up = self.simulation.step(action)
+        self._show()
+        return observation, reward, False, time_is_up, {}
+
+    def render(self) -> np.ndarray | None:  # ty: ignore[invalid-method-override]
+        """The present view at `render_resolution`; in human mode the window is up to date already."""
+        if self.render_mode == "rgb_array":
+            return self.simulation.render(self._render_resolution)
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                'render() without a render_mode: pass gymnasium.make(..., render_mode="rgb_array")'
+            )
+        return None
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+        self.simulation.close()
+
+    def _show(self) -> None:
+        if self.render_mode != "human":
+            return
+        if self._window is None:
+            from memory_maze.window import Window
+
+            self._window = Window(self.simulation.options.control_freq)
+        self._window.show(self.simulation.render(self._render_resolution))
+
+
+def _box(array: Array) -> spaces.Box:
+    return spaces.Box(array.low, array.high, array.shape, array.dtype)

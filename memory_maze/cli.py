@@ -1,0 +1,127 @@
+"""The `memory-maze` command."""
+
+import dataclasses
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from memory_maze.scenario import Scenario, ScenarioError
+from memory_maze.tasks import TASKS, get_task
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """Walk at random through all four sizes; writes a contact sheet, all variants, and a video."""
+
+    out: Path = Path("demo")
+    """Folder for the results."""
+    steps: int = 120
+    """Steps of each walk."""
+    seed: int = 12
+    """Seed of the mazes and of the walks."""
+    fps: int = 8
+    """Pictures a second in the video; the benchmark itself runs at 4 steps a second."""
+
+    def run(self) -> None:
+        from memory_maze.demo import run_demo
+
+        for what, path in run_demo(self.out, self.steps, self.seed, self.fps).items():
+            console.print(f"{what}: {path}", soft_wrap=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """List the tasks and how their mazes are drawn."""
+
+    def run(self) -> None:
+        table = Table("task", "cells", "objects", "steps", "seconds", "rooms at most", "room size")
+        for name, task in TASKS.items():
+            rooms = f"{task.room_min_size}-{task.room_max_size}"
+            row = [f"{task.size}x{task.size}", task.objects, 4 * task.seconds, task.seconds, task.max_rooms]
+            table.add_row(name, *map(str, row), rooms)
+        console.print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowScenario:
+    """Draw a random scenario, or read one; print its map, and save it with --out."""
+
+    read: Annotated[Path | None, tyro.conf.Positional] = None
+    """A scenario or text map to read and check instead of drawing one."""
+    task: str = "9x9"
+    """Task to draw from."""
+    seed: int = 0
+    """Seed to draw with."""
+    episode: int = 0
+    """Which episode of the seed, if no target is reached in those before."""
+    out: Path | None = None
+    """File to save the scenario to, as JSON."""
+
+    def run(self) -> None:
+        if self.read is not None:
+            scenario = Scenario.load(self.read)
+        else:
+            from memory_maze.sampler import Sampler
+
+            sampler = Sampler(get_task(self.task), self.seed)
+            for _ in range(self.episode + 1):
+                scenario = sampler.sample()
+        print(scenario.to_text())
+        if self.out is not None:
+            scenario.save(self.out)
+            console.print(f"saved: {self.out}", soft_wrap=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """Show versions and whether pictures can be drawn; include this in bug reports."""
+
+    def run(self) -> None:
+        from memory_maze.simulation import Simulation
+
+        simulation = Simulation("9x9", seed=0)
+        simulation.reset()
+        table = Table(show_header=False)
+        for package in ("memory-maze", "mujoco", "labmaze", "gymnasium", "dm-env", "numpy"):
+            table.add_row(package, metadata.version(package))
+        table.add_row("python", platform.python_version())
+        table.add_row("OpenGL backend", simulation.engine.backend or "none")
+        reference = metadata.version("mujoco") == "3.10.0"
+        table.add_row("moves exactly as published", "yes" if reference else "no: that takes mujoco 3.10.0")
+        console.print(table)
+        simulation.close()
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Tasks, tyro.conf.subcommand("tasks")]
+    | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Memory Maze: 3D mazes that measure how well an agent remembers."""
+    command = tyro.cli(
+        Command,
+        prog="memory-maze",
+        description="Memory Maze: 3D mazes that measure how well an agent remembers.",
+        args=arguments,
+    )
+    try:
+        command.run()
+    except (ScenarioError, ValueError, OSError, RuntimeError, ModuleNotFoundError) as error:
+        console.print(f"error: {error}", style="red", soft_wrap=True, markup=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
