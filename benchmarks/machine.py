@@ -18,12 +18,13 @@ _GL_RENDERER = 0x1F01
 
 def describe_run() -> dict[str, Any]:
     """Command, date, commit and hardware of the benchmark that is running."""
+    # Results are what benchmarks write, so those of another run leave the tree clean.
+    changes = run_git("status", "--porcelain", "--", ".", ":!results")
     return {
         "command": command_line(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": run_git("rev-parse", "HEAD"),
-        # Results are what benchmarks write, so those of another run leave the tree clean.
-        "dirty": bool(run_git("status", "--porcelain", "--", ".", ":!results")),
+        "dirty": None if changes is None else changes != "",
         "hardware": describe_hardware(),
     }
 

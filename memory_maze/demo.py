@@ -11,7 +11,7 @@ from memory_maze.registration import VARIANTS, env_id
 from memory_maze.simulation import Simulation
 from memory_maze.tasks import TASKS
 
-PICTURE = 256
+PICTURE, THUMBNAIL = 256, 128
 _PROBABILITIES = (0.02, 0.6, 0.06, 0.06, 0.13, 0.13)
 
 
@@ -52,11 +52,14 @@ def run_demo(out: Path, steps: int, seed: int, fps: int) -> dict[str, Path]:
             for variant in VARIANTS
         }
     chosen = np.linspace(0, steps, 6, dtype=int)
-    rows = [[f"{name}, step {t}", walks[name][t]] for name in TASKS for t in chosen]
+    cells = []
+    for name, frames in walks.items():
+        cells.append((f"{name} from above", frames[0][:, PICTURE:]))
+        cells += [(f"step {t}", frames[t][:, :PICTURE]) for t in chosen]
     with replacing(paths["contact sheet"]) as path:
-        imageio.imwrite(path, label_sheet(rows, columns=3, width=2 * PICTURE))
+        imageio.imwrite(path, label_sheet(cells, columns=1 + len(chosen)))
     with replacing(paths["variants"]) as path:
-        imageio.imwrite(path, label_sheet(list(map(list, variants.items())), columns=4, width=PICTURE))
+        imageio.imwrite(path, label_sheet(list(variants.items()), columns=8))
     with replacing(paths["video"]) as path:
         frames = [_tile([walks[name][t] for name in TASKS], 2) for t in range(steps + 1)]
         imageio.mimwrite(path, frames, fps=fps, macro_block_size=16)
@@ -89,16 +92,16 @@ def variant_picture(variant: str, seed: int, tick) -> np.ndarray:
     return image.repeat(PICTURE // len(image), axis=0).repeat(PICTURE // len(image), axis=1)
 
 
-def label_sheet(pictures: list[list], columns: int, width: int) -> np.ndarray:
-    """Pictures with a caption above each, `columns` to a row."""
+def label_sheet(pictures: list[tuple[str, np.ndarray]], columns: int) -> np.ndarray:
+    """Pictures at a smaller size with a caption above each, `columns` to a row."""
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.load_default(size=18)
+    font = ImageFont.load_default(size=14)
     cells = []
     for caption, picture in pictures:
-        cell = Image.new("RGB", (width + 8, PICTURE + 32), "white")
-        ImageDraw.Draw(cell).text((6, 4), caption, fill="black", font=font)
-        cell.paste(Image.fromarray(picture), (4, 28))
+        cell = Image.new("RGB", (THUMBNAIL + 8, THUMBNAIL + 28), "white")
+        ImageDraw.Draw(cell).text((5, 5), caption, fill="black", font=font)
+        cell.paste(Image.fromarray(picture).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX), (4, 24))
         cells.append(np.asarray(cell))
     return _tile(cells, columns)
 

@@ -24,9 +24,7 @@ WALL, FLOOR, CORRIDOR = "*", " ", "."
 COLOR_NAMES = ("red", "green", "blue", "purple", "yellow", "salmon")
 # RGB over 220 is the published target colour; the brightest channels are 1.0.
 COLORS = (
-    np.array(
-        [(170, 38, 30), (99, 170, 88), (39, 140, 217), (93, 105, 199), (220, 193, 59), (220, 128, 107)]
-    )
+    np.array([(170, 38, 30), (99, 170, 88), (39, 140, 217), (93, 105, 199), (220, 193, 59), (220, 128, 107)])
     / 220
 )
 WALL_TEXTURES = ("blue", "cerise", "green_bright", "green", "purple", "red_bright", "red", "yellow")
@@ -100,9 +98,7 @@ class Scenario:
         draws = self.draws
         if draws is None:
             draws = tuple(rng.randint(len(self.objects), size=num_draws).tolist())
-        return dataclasses.replace(
-            self, textures=textures, spawns=(spawn,), heading=heading, draws=draws
-        )
+        return dataclasses.replace(self, textures=textures, spawns=(spawn,), heading=heading, draws=draws)
 
     def draw(self, index: int) -> int:
         """The raw target draw number `index`; past the recorded ones the objects take turns."""
@@ -259,14 +255,9 @@ def find_rooms(walls: tuple[str, ...]) -> tuple[str, ...]:
             rooms.remove(room)
             square |= room
         rooms.append(square)
-    letters = {
-        cell: chr(ord("A") + i % 26)
-        for i, room in enumerate(sorted(rooms, key=min))
-        for cell in room
-    }
+    letters = {cell: chr(ord("A") + i % 26) for i, room in enumerate(sorted(rooms, key=min)) for cell in room}
     return tuple(
-        "".join(letters.get((r, c), CORRIDOR) for c in range(len(row)))
-        for r, row in enumerate(walls)
+        "".join(letters.get((r, c), CORRIDOR) for c in range(len(row))) for r, row in enumerate(walls)
     )
 
 
@@ -288,8 +279,7 @@ def _check_shape(scenario: Scenario) -> None:
     for r, row in enumerate(walls):
         if len(row) != grid:
             raise ScenarioError(
-                f"wrong shape: row {r} has {len(row)} cells and the maze has {grid} rows; "
-                "a maze is square"
+                f"wrong shape: row {r} has {len(row)} cells and the maze has {grid} rows; a maze is square"
             )
     for r, row in enumerate(walls):
         for c, char in enumerate(row):
@@ -342,9 +332,7 @@ def _check_spawns(scenario: Scenario) -> None:
             )
     for spawn in scenario.spawns:
         if spawn not in reachable:
-            raise ScenarioError(
-                f"the spawns in cells {scenario.spawns[0]} and {spawn} are not connected"
-            )
+            raise ScenarioError(f"the spawns in cells {scenario.spawns[0]} and {spawn} are not connected")
     if scenario.heading is not None and not math.isfinite(scenario.heading):
         raise ScenarioError(f"heading must be a finite angle in radians: got {scenario.heading}")
 

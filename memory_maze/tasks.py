@@ -67,21 +67,23 @@ def make_task(size: int, objects: int, seconds: float | None = None, **rooms: in
     (3 where the maze is small), and as many places per room as the objects need. `rooms` overrides
     any of `max_rooms`, `room_min_size`, `room_max_size`, `objects_per_room`.
     """
-    published = TASKS.get(f"{size}x{size}")
-    if published is not None:
-        settings: dict[str, Any] = dataclasses.asdict(published)
-        few_rooms = objects > published.objects
+    crowded = 3 if size < 9 else 2
+    if (published := TASKS.get(f"{size}x{size}")) is not None:
+        places = crowded if objects > published.objects else 1
+        task = dataclasses.replace(published, objects=objects, objects_per_room=places)
     else:
-        settings = {"max_rooms": max(6, size * size // 25), "room_max_size": 3 if size < 9 else 5}
-        # Interpolates the published lengths, which grow by 250 s for every two cells.
-        settings["seconds"] = 125.0 * (size - 7) if size > 7 else 125.0
-        few_rooms = size < 13
-    if few_rooms:
-        settings["objects_per_room"] = 3 if size < 9 else 2
-    settings |= {"size": size, "objects": objects} | rooms
+        task = Task(
+            size,
+            objects,
+            # The published lengths grow by 250 s for every two cells.
+            seconds=max(125, 125 * (size - 7)),
+            max_rooms=max(6, size * size // 25),
+            room_max_size=3 if size < 9 else 5,
+            objects_per_room=crowded if size < 13 else 1,
+        )
     if seconds is not None:
-        settings["seconds"] = seconds
-    return Task(**settings)
+        task = dataclasses.replace(task, seconds=seconds)
+    return dataclasses.replace(task, **rooms)
 
 
 def get_task(task: "str | Task", seconds: float | None = None) -> Task:

@@ -41,7 +41,9 @@ def in_children(method):
 def run(tmp_path, body, **variables):
     """Runs a script of its own; returns what it printed. It must leave nothing on stderr."""
     script = tmp_path / "script.py"
-    script.write_text(PRELUDE + "\nif __name__ == '__main__':\n" + textwrap.indent(textwrap.dedent(body), "    "))
+    script.write_text(
+        PRELUDE + "\nif __name__ == '__main__':\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    )
     environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "LP_NUM_THREADS", "DISPLAY")}
     result = subprocess.run(
         [sys.executable, "-W", "error", script],

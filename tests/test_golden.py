@@ -89,7 +89,9 @@ def test_scenarios_are_identical(name, prefix):
     scenario = sampler.sample()
     for _ in range(int(prefix[2:-1] or 0) if prefix else 0):
         scenario = sampler.sample()
-    layer = ["".join(" " if char in "PG" else char for char in row) for row in golden[prefix + "entity_layer"]]
+    layer = [
+        "".join(" " if char in "PG" else char for char in row) for row in golden[prefix + "entity_layer"]
+    ]
     assert list(block_layer(scenario.walls)) == layer
     assert list(scenario.rooms) == golden[prefix + "variations_layer"].tolist()
     textures = dict(pair.split("=") for pair in golden[prefix + "wall_texture"].tolist())

@@ -146,7 +146,7 @@ def test_steps_before_reset_are_refused():
 def test_wrong_actions_are_refused(make, action):
     env = make().unwrapped
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="wrong action .* 1 forward"):
+    with pytest.raises(ValueError, match=r"wrong action .* 1 forward"):
         env.step(action)
     env.step(np.int64(5))
     env.step(np.array(5))
@@ -163,7 +163,11 @@ def test_wrong_continuous_actions_are_refused(make, action):
 def test_continuous_actions_are_the_controls(make):
     """(-1, 0) is forward; the corners are the discrete actions; more than 1 is 1."""
     positions = []
-    for action, keywords in ((4, {}), ((-1.0, -1.0), {"discrete_actions": False}), ((-9, -9), {"discrete_actions": False})):
+    for action, keywords in (
+        (4, {}),
+        ((-1.0, -1.0), {"discrete_actions": False}),
+        ((-9, -9), {"discrete_actions": False}),
+    ):
         env = make("9x9-ExtraObs", **keywords).unwrapped
         env.reset(seed=3)
         for _ in range(5):

@@ -1,5 +1,6 @@
 """The border, the path and the minimap."""
 
+import itertools
 import math
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_shortest_path(seed, task, data):
     path = shortest_path(layout, start, finish)
     assert (path[0], path[-1]) == (start, finish)
     assert all(layout[y, x] for x, y in path)
-    assert all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in zip(path[:-1], path[1:], strict=True))
+    assert all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in itertools.pairwise(path))
     assert len(path) == len(shortest_path(layout, finish, start))
 
 
@@ -54,7 +55,9 @@ def minimap_by_pillow(image, layout, position, forward):
     corner[:] = corner // 2 + np.asarray(picture) // 2
 
 
-@given(st.integers(0, 10**6), st.sampled_from(list(TASKS)), st.floats(0.11, 0.89), st.floats(-math.pi, math.pi))
+@given(
+    st.integers(0, 10**6), st.sampled_from(list(TASKS)), st.floats(0.11, 0.89), st.floats(-math.pi, math.pi)
+)
 def test_minimap_is_drawn_as_pillow_draws_it(seed, task, place, angle):
     layout = layout_of(Sampler(TASKS[task], seed).sample())
     layout[0, : len(layout) // 2] *= 2

@@ -74,7 +74,9 @@ def test_merged_cells_cover_exactly_with_odd_sides(seed, task):
 def test_touching_the_wrong_object_has_no_effect():
     engine = MujocoEngine(9, Options())
     engine.reset(fill(ROOM, draws=(0, 1, 1, 0)))
-    position = {name: cell_to_world(cell, 9) for name, cell in zip("rg", engine.scenario.objects, strict=True)}
+    position = {
+        name: cell_to_world(cell, 9) for name, cell in zip("rg", engine.scenario.objects, strict=True)
+    }
     engine.teleport(position["g"])
     assert engine.step(ACTIONS[0]) == 0
     assert engine.target == 0

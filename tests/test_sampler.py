@@ -17,7 +17,9 @@ from memory_maze.simulation import Simulation
 RECORDS = [json.loads(line) for line in (GOLDEN / "seeds.jsonl").read_text().splitlines()]
 SEQUENCES = [
     list(group)
-    for _, group in itertools.groupby(RECORDS, key=lambda r: (r["task"], r["seed"], json.dumps(r["keywords"])))
+    for _, group in itertools.groupby(
+        RECORDS, key=lambda r: (r["task"], r["seed"], json.dumps(r["keywords"]))
+    )
 ]
 
 
@@ -30,7 +32,9 @@ def test_recordings_cover_the_cases():
     assert len(SEQUENCES) > 80
     assert any(record["touched"] for record in RECORDS), "an object in the centre cell"
     assert any(len(record["target"]) > 2 for record in RECORDS), "targets reached before a reset"
-    assert {"randomize_colors", "good_visibility"} <= {key for record in RECORDS for key in record["keywords"]}
+    assert {"randomize_colors", "good_visibility"} <= {
+        key for record in RECORDS for key in record["keywords"]
+    }
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=name_of)
@@ -69,9 +73,7 @@ def test_a_reset_before_the_first_step_avoids_the_touched_object():
     for seed in range(2000):
         scenario = Sampler(TASKS["9x9"], seed).sample()
         if scenario.hidden:
-            followers = {
-                touched: _second_target(seed, touched) for touched in [(), scenario.hidden]
-            }
+            followers = {touched: _second_target(seed, touched) for touched in [(), scenario.hidden]}
             assert followers[scenario.hidden] not in scenario.hidden
             if followers[()] in scenario.hidden:
                 return  # the rejection was seen to matter

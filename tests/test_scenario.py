@@ -62,7 +62,10 @@ def test_rooms_are_found():
         (edit(5, 2, "r"), r"cell \(5, 2\): there is a red object in cell \(1, 1\) already"),
         (edit(5, 2, "^", edit(5, 4, "<")), "only one of"),
         (edit(5, 2, "P"), "either one start with a heading"),
-        (edit(4, 3, "#"), r"object 0 \(red\) in cell \(1, 1\) cannot be reached from the spawn in cell \(7, 4\)"),
+        (
+            edit(4, 3, "#"),
+            r"object 0 \(red\) in cell \(1, 1\) cannot be reached from the spawn in cell \(7, 4\)",
+        ),
         ("\n".join(MAP.strip("\n").splitlines()[:-1]), "8 rows"),
         ("###\n#P#\n###", "odd number of rows from 9 to 33"),
         (edit(0, 8, ""), "row 0 has 8 cells"),
@@ -102,10 +105,12 @@ def test_impossible_scenarios_are_refused(change, message):
 
 def test_unconnected_spawns_are_refused():
     text = edit(4, 3, "#", MAP.replace("r", "P").replace(">", "P"))
-    with pytest.raises(ScenarioError, match="cannot be reached|are not connected"):
+    with pytest.raises(ScenarioError, match=r"cannot be reached|are not connected"):
         Scenario.from_text(text)
     with pytest.raises(ScenarioError, match=r"spawns in cells \(7, 4\) and \(1, 1\) are not connected"):
-        dataclasses.replace(Scenario.from_text(edit(4, 3, "#", MAP.replace("r", " "))), spawns=((7, 4), (1, 1)))
+        dataclasses.replace(
+            Scenario.from_text(edit(4, 3, "#", MAP.replace("r", " "))), spawns=((7, 4), (1, 1))
+        )
 
 
 @given(st.integers(0, 10**6), st.sampled_from([*TASKS, "7x7", "31x31"]))

@@ -30,7 +30,9 @@ def load():
 
 
 def part(name):
-    return {key.removeprefix(name + "/"): value for key, value in load().items() if key.startswith(name + "/")}
+    return {
+        key.removeprefix(name + "/"): value for key, value in load().items() if key.startswith(name + "/")
+    }
 
 
 def test_all_variants_are_recorded():

@@ -28,7 +28,9 @@ def screen():
         pytest.skip("Xvfb is not installed: apt-get install xvfb")
     read, write = os.pipe()
     server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1024x800x24"], pass_fds=[write], stderr=subprocess.DEVNULL
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1024x800x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
     )
     os.close(write)
     with os.fdopen(read) as file:
@@ -59,7 +61,9 @@ def test_glfw_draws_the_same(screen):
 
 
 def test_human_mode_without_a_screen_goes_on_with_a_warning():
-    environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "SDL_VIDEODRIVER")}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("DISPLAY", "SDL_VIDEODRIVER")
+    }
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, env=environment
     )
@@ -68,11 +72,17 @@ def test_human_mode_without_a_screen_goes_on_with_a_warning():
 
 
 def test_the_window_keeps_the_pace():
-    script = SCRIPT.replace("HiFreq-v0", "v0").replace("env.reset(seed=3)", "env.reset(seed=3); import time; t=time.time()")
+    script = SCRIPT.replace("HiFreq-v0", "v0").replace(
+        "env.reset(seed=3)", "env.reset(seed=3); import time; t=time.time()"
+    )
     script = script.replace("import pygame", "print('took', time.time() - t); import pygame")
     started = time.time()
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=os.environ | {"SDL_VIDEODRIVER": "dummy"}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"SDL_VIDEODRIVER": "dummy"},
     )
     assert result.returncode == 0, result.stderr
     took = float(result.stdout.split("took")[1].split()[0])

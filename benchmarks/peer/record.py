@@ -15,6 +15,7 @@ os.environ.setdefault("MUJOCO_GL", "egl")
 import numpy as np
 from absl import logging
 from dm_control import mjcf
+
 from memory_maze import tasks
 
 logging.set_verbosity(logging.FATAL)
@@ -93,7 +94,7 @@ def search(layout, start, finish):
     while queue:
         x, y = queue.popleft()
         for cell in ((x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)):
-            inside = 0 <= min(cell) and max(cell) < len(layout)
+            inside = min(cell) >= 0 and max(cell) < len(layout)
             if inside and layout[cell[1], cell[0]] and cell not in parents:
                 parents[cell] = (x, y)
                 queue.append(cell)

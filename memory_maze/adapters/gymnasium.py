@@ -1,7 +1,7 @@
 """The gymnasium interface: five-tuples, seeds at reset, pictures for people."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -21,7 +21,7 @@ class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
     `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 4}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 4}
 
     def __init__(
         self,
@@ -40,9 +40,7 @@ class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
         self.simulation = Simulation(task, render_resolution=resolution, **keywords)
         options = self.simulation.options
         self.metadata = self.metadata | {"render_fps": options.control_freq}
-        observations = {
-            name: _box(array) for name, array in self.simulation.observation_arrays.items()
-        }
+        observations = {name: _box(array) for name, array in self.simulation.observation_arrays.items()}
         self.observation_space = (
             observations["image"] if options.image_only_obs else spaces.Dict(observations)
         )

@@ -18,22 +18,19 @@ class MujocoEngine:
     def __init__(self, grid: int, options: Options, render_resolution: int | None = None) -> None:
         self._options = options
         self._look = make_look(options, seen_from_above=render_resolution is not None)
-        self._renderer = Renderer(
-            grid, self._look, max(options.camera_resolution, render_resolution or 0)
-        )
+        self._renderer = Renderer(grid, self._look, max(options.camera_resolution, render_resolution or 0))
 
     def reset(self, scenario: Scenario) -> None:
         """Starts the episode of a complete scenario."""
-        assert scenario.complete and scenario.heading is not None, scenario
+        assert scenario.complete, scenario
+        assert scenario.heading is not None
         self.scenario = scenario
         maze = build_maze(scenario, self._look)
         self._model = mujoco.MjModel.from_xml_string(maze.xml)
         self._data = mujoco.MjData(self._model)
         self._head = self._model.body("head_body").id
         self._target_geoms = [self._model.geom(f"target{i}").id for i in range(len(scenario.objects))]
-        self._target_positions = np.array(
-            [cell_to_world(cell, scenario.grid) for cell in scenario.objects]
-        )
+        self._target_positions = np.array([cell_to_world(cell, scenario.grid) for cell in scenario.objects])
         self._spawn(cell_to_world(scenario.spawns[0], scenario.grid), scenario.heading)
         self.draws_used, self.target = 1, scenario.draw(0)
         self._touched = set(scenario.hidden)

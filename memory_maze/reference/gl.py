@@ -144,9 +144,7 @@ class OSMesaContext:
         os.environ.setdefault("LP_NUM_THREADS", "0")
         self._mesa = _load_library("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
         self._mesa.OSMesaCreateContextExt.restype = ctypes.c_void_p
-        self._context = ctypes.c_void_p(
-            self._mesa.OSMesaCreateContextExt(_OSMESA_RGBA, 24, 8, 0, None)
-        )
+        self._context = ctypes.c_void_p(self._mesa.OSMesaCreateContextExt(_OSMESA_RGBA, 24, 8, 0, None))
         if not self._context:
             raise GLError("cannot create a context")
         self._resolution = resolution
@@ -154,9 +152,7 @@ class OSMesaContext:
 
     def make_current(self) -> None:
         size = self._resolution
-        if not self._mesa.OSMesaMakeCurrent(
-            self._context, self._buffer, _GL_UNSIGNED_BYTE, size, size
-        ):
+        if not self._mesa.OSMesaMakeCurrent(self._context, self._buffer, _GL_UNSIGNED_BYTE, size, size):
             raise GLError("cannot use the OSMesa context")
 
     def release(self) -> None:

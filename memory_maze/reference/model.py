@@ -45,9 +45,12 @@ _WALKER = """
     <joint name="steer" type="hinge" axis="0 0 -1" damping="20"/>
     <inertial pos="0 0 -0.08" mass="20" diaginertia="0.14683229 0.10987294 0.10986016"
       quat="0.05876879 0.70466036 -0.05876879 0.70466036"/>
-    <geom name="head" class="walker" type="cylinder" size="0.1 0.06" pos="0 0 -0.07" rgba="0.757 0.757 0.757 1"/>
-    <geom name="face" class="walker" type="cylinder" size="0.05 0.035" zaxis="0 1 0" pos="0 0.1 -0.07" rgba="0 0.85 0.5 1"/>
-    <geom name="neck" class="walker" type="cylinder" size="0.07 0.02" pos="0 0 -0.13" rgba="0 0.85 0.5 1"/>
+    <geom name="head" class="walker" type="cylinder" size="0.1 0.06" pos="0 0 -0.07"
+      rgba="0.757 0.757 0.757 1"/>
+    <geom name="face" class="walker" type="cylinder" size="0.05 0.035" pos="0 0.1 -0.07" zaxis="0 1 0"
+      rgba="0 0.85 0.5 1"/>
+    <geom name="neck" class="walker" type="cylinder" size="0.07 0.02" pos="0 0 -0.13"
+      rgba="0 0.85 0.5 1"/>
     <site type="sphere" size=".26" pos=".22 0 0" rgba=".7 0 0 1"/>
     <site type="sphere" size=".26" pos="-.22 0 0" rgba="0 0 .7 1"/>
     <body name="torso" pos="0 0 -.4">
@@ -69,7 +72,8 @@ _HEADER = """
 
 _ACTUATORS = """
 <actuator>
-  <general name="roll" joint="roll" ctrlrange="-1 1" ctrllimited="true" gear="-50" biasprm="0" biastype="affine"/>
+  <general name="roll" joint="roll" ctrlrange="-1 1" ctrllimited="true" gear="-50"
+    biasprm="0" biastype="affine"/>
   <motor name="steer" joint="steer" ctrlrange="-1 1" ctrllimited="true" gear="30"/>
 </actuator>"""
 
@@ -235,7 +239,9 @@ def _sphere(builder: _Builder, scenario: Scenario, index: int, look: Look) -> st
     )
 
 
-def build_graphics(grid: int, look: Look, resolution: int) -> tuple[str, list[str], list[tuple[float, float]]]:
+def build_graphics(
+    grid: int, look: Look, resolution: int
+) -> tuple[str, list[str], list[tuple[float, float]]]:
     """The model for the graphics card: its MJCF, the names of its textures, its planes' half sizes."""
     walls = labmaze.assets.get_wall_texture_paths("style_01")
     floors = labmaze.assets.get_floor_texture_paths("style_01")

@@ -81,9 +81,7 @@ class Renderer:
         scene.ngeom = self._num_static
         if camera == "top":  # the agent does not see itself
             moving = int(mujoco.mjtCatBit.mjCAT_DYNAMIC)
-            mujoco.mjv_addGeoms(
-                self._model, self._data, self._option, mujoco.MjvPerturb(), moving, scene
-            )
+            mujoco.mjv_addGeoms(self._model, self._data, self._option, mujoco.MjvPerturb(), moving, scene)
         viewport = mujoco.MjrRect(0, 0, resolution, resolution)
         pixels = self._pixels[:resolution, :resolution]
         if resolution != self.resolution:
@@ -99,9 +97,7 @@ class Renderer:
         self._bind_materials()
         scene = mujoco.MjvScene(self._model, maxgeom=self._model.ngeom + 50)
         static = int(mujoco.mjtCatBit.mjCAT_STATIC)
-        mujoco.mjv_updateScene(
-            self._model, self._data, self._option, None, self._camera, static, scene
-        )
+        mujoco.mjv_updateScene(self._model, self._data, self._option, None, self._camera, static, scene)
         # Planes are numbered by their order in the maze's model; here by their size.
         for geom in scene.geoms[: scene.ngeom]:
             if geom.type == mujoco.mjtGeom.mjGEOM_PLANE and geom.dataid >= 0:

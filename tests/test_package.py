@@ -1,0 +1,50 @@
+"""The package as it is installed: light to import, typed, with remedies for what is missing."""
+
+import importlib.resources
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import memory_maze
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_importing_loads_no_extra():
+    extras = {"mujoco", "pygame", "imageio", "PIL", "OpenGL", "tyro"}
+    result = run(f"import sys, memory_maze; print(sorted({extras} & set(sys.modules)))")
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "remedy"),
+    [
+        ("pygame", "from memory_maze.window import Window; Window(4)", "memory-maze[play]"),
+        ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "memory-maze[video]"),
+        ("mujoco", "from memory_maze.simulation import Simulation; Simulation()", "memory-maze[mujoco]"),
+    ],
+)
+def test_missing_extras_name_the_remedy(module, code, remedy):
+    result = run(f"import sys; sys.modules[{module!r}] = None\n{code}")
+    assert result.returncode == 1
+    assert remedy in result.stderr.splitlines()[-1]
+
+
+def test_types_are_shipped():
+    assert importlib.resources.files(memory_maze).joinpath("py.typed").is_file()
+
+
+def test_the_newest_version_is_in_the_changelog():
+    assert memory_maze.__version__.split(".dev")[0] in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_nothing_reads_pickles():
+    for path in (ROOT / "memory_maze").rglob("*.py"):
+        assert not re.search(r"pickle|allow_pickle", path.read_text()), path

@@ -1,0 +1,64 @@
+"""The README's examples run, and its figures are those of the result files."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+# The examples of the published package's README, with gym replaced by gymnasium.
+PUBLISHED = """
+import gymnasium as gym
+env = gym.make('memory_maze:MemoryMaze-9x9-v0')
+env = gym.make('memory_maze:MemoryMaze-11x11-v0')
+env = gym.make('memory_maze:MemoryMaze-13x13-v0')
+env = gym.make('memory_maze:MemoryMaze-15x15-v0')
+assert str(env.observation_space) == 'Box(0, 255, (64, 64, 3), uint8)'
+assert str(env.action_space) == 'Discrete(6)'
+env = gym.make('memory_maze:MemoryMaze-9x9-ExtraObs-v0')
+assert env.observation_space['maze_layout'].shape == (9, 9)
+from memory_maze import tasks
+env = tasks.memory_maze_9x9()
+env = tasks.memory_maze_11x11()
+env = tasks.memory_maze_13x13()
+env = tasks.memory_maze_15x15()
+assert env.observation_spec()['image'].shape == (64, 64, 3)
+env = tasks.memory_maze_9x9(
+    global_observables=True,
+    image_only_obs=False,
+    top_camera=False,
+    camera_resolution=64,
+    control_freq=4.0,
+    discrete_actions=True,
+)
+env.reset()
+"""
+
+
+def test_there_are_examples():
+    assert len(SNIPPETS) == 3
+
+
+@pytest.mark.parametrize("code", [*SNIPPETS, PUBLISHED], ids=["gymnasium", "dm_env", "scenario", "published"])
+def test_examples_run(code, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+def test_links_and_pictures_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_every_make_target_exists():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
