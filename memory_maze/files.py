@@ -3,12 +3,12 @@
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     """A temporary path beside `path` that takes its place if the block succeeds, and is removed if not."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

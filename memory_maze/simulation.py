@@ -30,7 +30,7 @@ class Array:
     """Shape, type and bounds of one observation."""
 
     shape: tuple[int, ...]
-    dtype: type
+    dtype: Any
     low: float
     high: float
 

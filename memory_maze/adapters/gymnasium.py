@@ -1,7 +1,7 @@
 """The gymnasium interface: five-tuples, seeds at reset, pictures for people."""
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,14 +14,14 @@ from memory_maze.tasks import Task
 RENDER_RESOLUTION = 256
 
 
-class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
+class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     """Memory Maze for gymnasium; arguments as for `Simulation`.
 
     `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` goes on in it. Pass
     `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
@@ -40,7 +40,9 @@ class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
         self.simulation = Simulation(task, render_resolution=resolution, **keywords)
         options = self.simulation.options
         self.metadata = self.metadata | {"render_fps": options.control_freq}
-        observations = {name: _box(array) for name, array in self.simulation.observation_arrays.items()}
+        observations: dict[str, spaces.Space[Any]] = {
+            name: _box(array) for name, array in self.simulation.observation_arrays.items()
+        }
         self.observation_space = (
             observations["image"] if options.image_only_obs else spaces.Dict(observations)
         )
@@ -73,7 +75,7 @@ class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
         self._show()
         return observation, reward, False, time_is_up, {}
 
-    def render(self) -> np.ndarray | None:  # ty: ignore[invalid-method-override]
+    def render(self) -> np.ndarray | None:
         """The present view at `render_resolution`; in human mode the window is up to date already."""
         if self.render_mode == "rgb_array":
             return self.simulation.render(self._render_resolution)
@@ -100,4 +102,4 @@ class MemoryMazeEnv(gymnasium.Env[Observation, Any]):
 
 
 def _box(array: Array) -> spaces.Box:
-    return spaces.Box(array.low, array.high, array.shape, array.dtype)
+    return spaces.Box(array.low, array.high, shape=array.shape, dtype=array.dtype)

@@ -8,7 +8,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 DEBIAN_PACKAGES = "libegl1 libgl1 libosmesa6"
 BACKENDS = ("egl", "osmesa", "glfw")
@@ -110,7 +110,7 @@ class EGLContext:
                 return display
         raise GLError(f"none of {count.value} devices can be opened")
 
-    def _extension(self, name: str, result: type) -> Callable[..., int]:
+    def _extension(self, name: str, result: Any) -> Callable[..., int]:
         address = self._egl.eglGetProcAddress(name.encode())
         if not address:
             raise GLError(f"{name} is missing")
@@ -171,7 +171,7 @@ class GLFWContext:
     def __init__(self, resolution: int) -> None:
         import glfw
 
-        self._glfw = glfw
+        self._glfw: Any = glfw
         if sys.platform.startswith("linux") and not (
             os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         ):
