@@ -2,6 +2,8 @@
 
     python benchmarks/reference.py            about 4 minutes; writes results/reference.json
     python benchmarks/reference.py --quick    less than a minute; writes build/reference-quick.json
+    python benchmarks/reference.py --record FOLDER
+                                              records the published package for the tests instead
 
 Both packages take turns, each in its own process, on the same mazes with the same actions. The
 published one is installed into an environment of its own the first time.
@@ -57,6 +59,8 @@ class Config:
     """Virtual environment for the published package; made if it is not there."""
     peer_python: Path | None = None
     """Interpreter that has the published package already; nothing is installed then."""
+    record: Path | None = None
+    """Measure nothing; record episodes of the published package into this folder (5 minutes)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +92,9 @@ class BenchmarkError(RuntimeError):
 
 
 def main(config: Config) -> None:
+    if config.record is not None:
+        record(config.peer_python or install_peer(config.peer_folder), config.record)
+        return
     effort = QUICK if config.quick else FULL
     run = describe_run()
     environment = {**os.environ, "MUJOCO_GL": run["hardware"]["gl_backend"]}
@@ -115,6 +122,13 @@ def main(config: Config) -> None:
         path.write_text(json.dumps(report, indent=2) + "\n")
     print_results(results, targets)
     console.print(f"written: {os.path.relpath(out)}", soft_wrap=True)
+
+
+def record(python: Path, folder: Path) -> None:
+    """Shows the recorder's own output, which names each episode."""
+    command = [str(python), "-I", str(WORKER.parent / "record.py"), str(folder)]
+    if subprocess.run(command, stderr=subprocess.DEVNULL).returncode != 0:
+        raise BenchmarkError("the published package could not be recorded")
 
 
 # Environment of the published package.

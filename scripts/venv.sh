@@ -10,13 +10,16 @@ stamp=$folder/.complete-$extras
 wanted=$(cat pyproject.toml "$constraints" | cksum; echo "$extras $*")
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
-python=${PYTHON:-}
-if [ -z "$python" ]; then
+python=
+for candidate in ${PYTHON:-python3 python3.12 python3.11}; do
   # labmaze has wheels up to Python 3.12.
-  for python in python3.12 python3.11 python3; do command -v "$python" >/dev/null && break; done
-fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-  { echo "Python 3.11 or newer is needed; choose one with: make PYTHON=/path/to/python" >&2; exit 1; }
+  if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] ||
+  { echo "Python 3.11 or 3.12 is needed; choose one with: make PYTHON=/path/to/python" >&2; exit 1; }
 
 echo "Setting up $folder with $("$python" --version) (takes a minute)"
 [ -x "$folder/bin/python" ] || "$python" -m venv "$folder" ||

@@ -62,3 +62,10 @@ def test_every_make_target_exists():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_figures_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from readme import fill  # ty: ignore[unresolved-import]
+
+    assert fill(README) == README, "run: python benchmarks/readme.py"

@@ -1,4 +1,4 @@
-"""Records episodes of the published package, for the tests: `make peer` runs it in the peer's environment.
+"""Records episodes of the published package, for the tests; `make peer` runs it where that is installed.
 
 Writes `variants.npz` (every variant of 9x9, a walk to the first targets) and `seeds.jsonl` (what
 many seeds draw, episode after episode) into the folder given.

@@ -1,0 +1,50 @@
+"""Writes the figures of `results/` into the README: `python benchmarks/readme.py`."""
+
+import json
+import re
+from pathlib import Path
+
+from memory_maze.files import replacing
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = (
+    ("steps a second", "steps_per_second", "{:.0f}"),
+    ("reset, ms", "reset_ms", "{:.0f}"),
+    ("start to first reset, s", "first_reset_seconds", "{:.1f}"),
+    ("memory, MB", "resident_mb", "{:.0f}"),
+)
+
+
+def reference_table(report: dict) -> str:
+    """This package beside the published one."""
+    lines = ["| | | this package | published | ratio |", "|---|---|---|---|---|"]
+    for task, result in report["results"].items():
+        for label, key, form in ROWS:
+            ours, theirs = (form.format(result[side][key]) for side in ("ours", "theirs"))
+            lines.append(f"| {task} | {label} | {ours} | {theirs} | {result['times_better'][key]:.1f} |")
+    hardware = report["hardware"]
+    where = f"{hardware['cores']} cores ({hardware['cpu']}), {hardware['gl_renderer']}"
+    return (
+        "\n".join(lines)
+        + f"\n\nMedians on {where}, {report['date'][:10]}; all figures: results/reference.json."
+    )
+
+
+TABLES = {"results/reference.json": reference_table}
+
+
+def fill(text: str) -> str:
+    """The README with every table between its markers drawn anew."""
+    for name, draw in TABLES.items():
+        table = draw(json.loads((ROOT / name).read_text()))
+        pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
+        text, count = re.subn(pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.DOTALL)
+        assert count == 1, f"README.md lacks the markers for {name}"
+    return text
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    filled = fill(readme.read_text())
+    with replacing(readme) as path:
+        path.write_text(filled)
