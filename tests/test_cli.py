@@ -28,6 +28,7 @@ def test_help_names_every_command():
 
 def test_the_demo_writes_pictures_and_a_video(tmp_path):
     import imageio.v2 as imageio
+    import imageio_ffmpeg
 
     result = run("demo", "--out", str(tmp_path / "demo"), "--steps", "6")
     assert result.returncode == 0, result.stderr
@@ -37,10 +38,9 @@ def test_the_demo_writes_pictures_and_a_video(tmp_path):
         "walk.mp4",
     ]
     assert imageio.imread(tmp_path / "demo" / "contact_sheet.png").std() > 20
-    with imageio.get_reader(tmp_path / "demo" / "walk.mp4") as video:
-        frames = list(video.iter_data())
-    assert len(frames) == 7
-    assert frames[0].shape == (512, 1024, 3)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "demo" / "walk.mp4"))
+    assert frames == 7
+    assert 0.5 < seconds < 1.5
 
 
 @pytest.mark.newest
