@@ -10,22 +10,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from memory_maze.reference import gl
-
 ROOT = Path(__file__).resolve().parent.parent
 _GL_RENDERER = 0x1F01
 
 
-def describe_run() -> dict[str, Any]:
+def describe_run(graphics: bool = True) -> dict[str, Any]:
     """Command, date, commit and hardware of the benchmark that is running."""
     # Results are what benchmarks write, so those of another run leave the tree clean.
     changes = run_git("status", "--porcelain", "--", ".", ":!results")
     return {
         "command": command_line(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": run_git("rev-parse", "HEAD"),
+        # On a machine without the repository the commit is handed over.
+        "commit": run_git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT"),
         "dirty": None if changes is None else changes != "",
-        "hardware": describe_hardware(),
+        "hardware": describe_hardware(graphics),
     }
 
 
@@ -44,8 +43,8 @@ def run_git(*arguments: str) -> str | None:
     return result.stdout.strip() if result.returncode == 0 else None
 
 
-def describe_hardware() -> dict[str, Any]:
-    backend, renderer = describe_gl()
+def describe_hardware(graphics: bool) -> dict[str, Any]:
+    backend, renderer = describe_gl() if graphics else (None, None)
     return {
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -66,6 +65,8 @@ def cpu_model() -> str:
 def describe_gl() -> tuple[str, str | None]:
     """The GL backend that the package chooses here, and the name of what draws with it."""
     # Opening a context sets variables, which the benchmark's own processes must not inherit.
+    from memory_maze.reference import gl
+
     environment = dict(os.environ)
     context = gl.create_context(resolution=64)
     try:

@@ -1,6 +1,7 @@
 """The `memory-maze` command."""
 
 import dataclasses
+import importlib.util
 import platform
 import sys
 from importlib import metadata
@@ -100,11 +101,58 @@ class Info:
         simulation.close()
 
 
+@dataclasses.dataclass(frozen=True)
+class CompareEngines:
+    """Compare the JAX engine with the MuJoCo reference; writes figures and pictures side by side."""
+
+    out: Path = Path("comparison")
+    """Folder for figures.json, pictures-*.png and walks-*.png."""
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    episodes: int = 16
+    """Mazes in which single actions and pictures are compared."""
+    steps: int = 32
+    """Actions in each of them."""
+    runs: int = 100
+    """Walks of 100 steps whose lengths are compared."""
+    seed: int = 1000
+    """Seed of mazes and actions."""
+
+    def run(self) -> None:
+        _require("mujoco", "mujoco")
+        _require("PIL", "video")
+        from memory_maze.compare_report import write_report
+
+        for task in self.tasks:
+            get_task(task)
+        figures = write_report(
+            self.out, self.tasks, episodes=self.episodes, steps=self.steps, runs=self.runs, seed=self.seed
+        )
+        table = Table("task", *figures)
+        for name in next(iter(figures.values())):
+            table.add_row(name, *(_short(figures[task][name]) for task in figures))
+        console.print(table)
+        console.print(f"written: {self.out}", soft_wrap=True)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(item)}" for key, item in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _require(module: str, extra: str) -> None:
+    """Names the extra that a command needs, in one line."""
+    if importlib.util.find_spec(module) is None:
+        raise ModuleNotFoundError(f'this needs {module}: pip install "memory-maze[{extra}]"', name=module)
+
+
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[CompareEngines, tyro.conf.subcommand("compare-engines")]
 )
 
 

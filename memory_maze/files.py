@@ -28,3 +28,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def cache_folder(name: str) -> Path:
+    """A folder for what can be made again, below MEMORY_MAZE_CACHE or the user's cache."""
+    base = os.environ.get("MEMORY_MAZE_CACHE")
+    if base is None:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memory-maze"
+    return Path(base) / name

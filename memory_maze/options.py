@@ -4,9 +4,14 @@ import dataclasses
 import difflib
 from typing import Any
 
+import numpy as np
+
 from memory_maze.tasks import CONTROL_FREQ
 
 PHYSICS_TIMESTEP = 0.005
+ACTION_NAMES = ("noop", "forward", "left", "right", "forward_left", "forward_right")
+# Controls (roll, steer): -1 rolls forward, -1 steers left.
+ACTIONS = np.array([(0, 0), (-1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1)], np.float64)
 MAX_RESOLUTION = 2048
 
 

@@ -5,6 +5,7 @@ text maps, and every engine plays them.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -120,7 +121,8 @@ class Scenario:
         Objects are numbered in the order of their colours. `start_anywhere` makes every free cell
         without an object a possible start.
         """
-        rows = [row.rstrip() for row in text.strip("\n").splitlines()]
+        rows = [row.rstrip() for row in text.rstrip().splitlines()]
+        rows = list(itertools.dropwhile(lambda row: not row, rows))
         indent = min((len(row) - len(row.lstrip()) for row in rows if row.strip()), default=0)
         rows = [row[indent:] for row in rows]
         walls: list[str] = []

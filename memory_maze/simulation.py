@@ -12,15 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from memory_maze.observation import Observer, draw_border, draw_minimap, mark_path
-from memory_maze.options import Options
+from memory_maze.options import ACTION_NAMES, ACTIONS, Options
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task, get_task
 
-ACTION_NAMES = ("noop", "forward", "left", "right", "forward_left", "forward_right")
-# Controls (roll, steer): -1 rolls forward, -1 steers left.
-ACTIONS = np.array([(0, 0), (-1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1)], np.float64)
-ENGINES = ("mujoco",)
+ENGINES = ("jax", "mujoco")
 
 Observation = np.ndarray | dict[str, np.ndarray]
 
@@ -74,7 +71,7 @@ class Simulation:
         seed: Of the whole sequence of episodes; None is fresh entropy.
         seconds: Another length of the episode.
         scenario: Played at every reset instead of random mazes; what it leaves open is drawn.
-        engine: "mujoco".
+        engine: "jax", or "mujoco", the reference.
         render_resolution: Largest size of the pictures that `render` will be asked for.
         keywords: The fields of `Options`.
     """
@@ -86,17 +83,18 @@ class Simulation:
         seed: int | None = None,
         seconds: float | None = None,
         scenario: Scenario | str | os.PathLike[str] | None = None,
-        engine: str = "mujoco",
+        engine: str = "jax",
         render_resolution: int | None = None,
         **keywords: Any,
     ) -> None:
         self.task = get_task(task, seconds)
         self.options = Options.from_keywords(keywords)
         if engine not in ENGINES:
-            raise ValueError(f"no engine {engine!r}: there is {', '.join(ENGINES)}")
+            raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
         self._fixed = None if scenario is None else self._load(scenario)
         self._sampler = self._make_sampler(seed)
-        self._engine: Engine = _make_engine(self.task, self.options, render_resolution)
+        make = _make_jax if engine == "jax" else _make_mujoco
+        self._engine: Engine = make(self.task, self.options, render_resolution)
         self._closed = False
         self._steps_left: int | None = None
         self._sampled = False
@@ -247,13 +245,19 @@ class Simulation:
         return image if options.image_only_obs else observation
 
 
-def _make_engine(task: Task, options: Options, render_resolution: int | None) -> Engine:
+def _make_jax(task: Task, options: Options, render_resolution: int | None) -> Engine:
+    from memory_maze.engine.single import JaxEngine
+
+    return JaxEngine(options)
+
+
+def _make_mujoco(task: Task, options: Options, render_resolution: int | None) -> Engine:
     try:
         from memory_maze.reference.engine import MujocoEngine
     except ModuleNotFoundError as error:
         if error.name != "mujoco":
             raise
         raise ModuleNotFoundError(
-            'the MuJoCo engine needs mujoco: pip install "memory-maze[mujoco]"', name="mujoco"
+            'engine="mujoco" needs mujoco: pip install "memory-maze[mujoco]"', name="mujoco"
         ) from error
     return MujocoEngine(task.grid, options, render_resolution)

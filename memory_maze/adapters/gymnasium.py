@@ -7,8 +7,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from memory_maze.options import ACTIONS
 from memory_maze.scenario import Scenario
-from memory_maze.simulation import ACTIONS, Array, Observation, Simulation
+from memory_maze.simulation import Array, Observation, Simulation
 from memory_maze.tasks import Task
 
 RENDER_RESOLUTION = 256

@@ -1,0 +1,238 @@
+"""Steps a second of every way to play: the published package, the reference, and the JAX engine.
+
+    python benchmarks/throughput.py            writes results/throughput-cpu.json (or -gpu.json)
+    python benchmarks/throughput.py --quick    9x9 alone, few mazes; writes build/throughput-quick.json
+
+Batches walk by random actions inside one program, and every pixel is consumed. The parts are timed
+alone too, to see what bounds them. Without --peer only this package is measured.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from machine import ROOT, describe_run
+from rich.console import Console
+from rich.table import Table
+
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env
+from memory_maze.engine.single import cache_programs
+from memory_maze.files import replacing
+from memory_maze.simulation import Simulation
+from memory_maze.tasks import TASKS
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Measure the throughput of all engines."""
+
+    quick: bool = False
+    """9x9 alone, up to 256 mazes, one repetition."""
+    peer: bool = True
+    """Measure the published package and the reference beside the JAX engine."""
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    mazes: tuple[int, ...] = (1, 16, 256, 4096, 16384)
+    """Batch sizes; those over 256 are left out on CPUs."""
+    repeats: int = 3
+    """Timings of each, of which the median counts."""
+    seconds: float = 2.0
+    """Length of each timing."""
+    layouts: int = 4096
+    """Layouts in the bank."""
+    seed: int = 0
+    """Seed of mazes and actions."""
+    out: Path | None = None
+    """File for the figures."""
+
+
+def main(config: Config) -> None:
+    cache_programs()
+    device = jax.devices()[0]
+    if config.quick:
+        config = dataclasses.replace(config, tasks=("9x9",), mazes=(1, 256), repeats=1, seconds=1.0)
+    if device.platform == "cpu":
+        config = dataclasses.replace(config, mazes=tuple(n for n in config.mazes if n <= 256))
+    # Describing the machine opens a GL context; without peers none is needed.
+    run = describe_run(graphics=config.peer) | {
+        "device": f"{device.platform} {device.device_kind}",
+        "jax": jax.__version__,
+    }
+    results: dict[str, Any] = {}
+    out = config.out or ROOT / "build" / "throughput-quick.json"
+    if config.out is None and not config.quick:
+        out = ROOT / "results" / f"throughput-{device.platform}.json"
+    for task in config.tasks:
+        results[task] = {"engines": measure_single(task, config), "batches": measure_batches(task, config)}
+        report = run | {
+            "seed": config.seed,
+            "settings": dataclasses.asdict(config) | {"out": None},
+            "results": results,
+        }
+        with replacing(out) as path:
+            path.write_text(json.dumps(report, indent=2) + "\n")
+    print_results(results)
+    console.print(f"written: {os.path.relpath(out)}", soft_wrap=True)
+
+
+# One environment, through the interface that people use.
+
+
+def measure_single(task: str, config: Config) -> dict[str, float]:
+    """Steps a second of single environments, taking turns."""
+    runners = {"jax": functools.partial(walk_simulation, start(task, "jax", config.seed))}
+    stack = None
+    if config.peer:
+        import contextlib
+
+        from reference import Side, install_peer
+
+        runners["mujoco"] = functools.partial(walk_simulation, start(task, "mujoco", config.seed))
+        stack = contextlib.ExitStack()
+        side = Side([str(install_peer(ROOT / "build" / "peer")), "-I"], {**os.environ, "MUJOCO_GL": "egl"})
+        worker = stack.enter_context(side.start())
+        worker.ask("open", task=task, seed=config.seed)
+        runners["published"] = lambda seconds: worker.ask("walk", resets=1, steps=int(20 * seconds))[
+            "steps_per_second"
+        ]
+    figures: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(config.repeats):
+        for name, runner in runners.items():
+            figures[name].append(runner(config.seconds))
+    if stack is not None:
+        stack.close()
+    return {name: statistics.median(values) for name, values in figures.items()}
+
+
+def start(task: str, engine: str, seed: int) -> Simulation:
+    simulation = Simulation(task, engine=engine, seed=seed, image_only_obs=True, seconds=1e6)
+    simulation.reset()
+    simulation.step(0)
+    return simulation
+
+
+def walk_simulation(simulation: Simulation, seconds: float) -> float:
+    actions = np.random.RandomState(0).randint(6, size=100_000).tolist()
+    begin, steps = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        for action in actions[steps : steps + 10]:
+            simulation.step(action)
+        steps += 10
+    return steps / (time.perf_counter() - begin)
+
+
+# Batches.
+
+
+def measure_batches(task: str, config: Config) -> dict[str, Any]:
+    env = Env(task, image_only_obs=True, layouts=config.layouts)
+    return {str(num): measure_batch(env, num, config) for num in config.mazes}
+
+
+def measure_batch(env: Env, num: int, config: Config) -> dict[str, Any]:
+    batch = Batch(env, num)
+    states, _ = jax.jit(batch.reset)(jax.random.key(config.seed))
+
+    def step(states, key):
+        return whole_step(batch, states, key)
+
+    compile_begin = time.perf_counter()
+    figures = time_program(step, states, num, config)
+    parts = {
+        "physics_us": time_program(functools.partial(physics_alone, env), states, num, config, once=True)[
+            "step_us"
+        ],
+        "picture_us": time_program(functools.partial(picture_alone, env), states, num, config, once=True)[
+            "step_us"
+        ],
+    }
+    figures |= {"parts": parts, "total_seconds": time.perf_counter() - compile_begin}
+    figures["state_bytes_per_maze"] = sum(leaf.nbytes for leaf in jax.tree.leaves(raw(states))) / num
+    return figures
+
+
+def raw(states):
+    """Keys as the integers that they are."""
+    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, states)
+
+
+def whole_step(batch: Batch, states, key):
+    actions = jax.random.randint(key, (batch.num,), 0, 6)
+    states, timestep = batch.step(states, actions)
+    return states, consume(timestep.observation) + timestep.reward.sum().astype(jnp.uint32)
+
+
+def physics_alone(env: Env, states, key):
+    actions = jax.random.randint(key, states.step.shape, 0, 6)
+    states, rewards = jax.vmap(env.advance)(states, actions)
+    return states, rewards.sum().astype(jnp.uint32)
+
+
+def picture_alone(env: Env, states, key):
+    # The pose changes a little, or the program would draw once.
+    body = dataclasses.replace(states.body, steer=states.body.steer + 0.1)
+    states = dataclasses.replace(states, body=body)
+    return states, consume(jax.vmap(env.render)(states))
+
+
+def consume(images: jax.Array) -> jax.Array:
+    """A number that depends on every pixel."""
+    return images.astype(jnp.uint32).sum()
+
+
+def time_program(step, states, num: int, config: Config, once: bool = False) -> dict[str, float]:
+    """Median time of a step inside a scan, long enough to measure."""
+
+    @functools.partial(jax.jit, static_argnums=2)
+    def run(states, key, steps):
+        return jax.lax.scan(step, states, jax.random.split(key, steps))
+
+    steps, elapsed = 4, 0.0
+    while True:
+        jax.block_until_ready(run(states, jax.random.key(1), steps))
+        begin = time.perf_counter()
+        jax.block_until_ready(run(states, jax.random.key(1), steps))
+        elapsed = time.perf_counter() - begin
+        if elapsed > config.seconds / 4 or steps >= 4096:
+            break
+        steps = min(4096, max(2 * steps, int(steps * config.seconds / 3 / max(elapsed, 1e-6))))
+    times = [elapsed]
+    for repeat in range(0 if once else config.repeats):
+        begin = time.perf_counter()
+        jax.block_until_ready(run(states, jax.random.key(2 + repeat), steps))
+        times.append(time.perf_counter() - begin)
+    step_seconds = statistics.median(times) / steps
+    return {"step_us": 1e6 * step_seconds, "steps_per_second": num / step_seconds, "scan_steps": steps}
+
+
+def print_results(results: dict[str, Any]) -> None:
+    table = Table("task", "engine", "mazes")
+    for column in ("steps/s", "us a step", "physics us", "picture us", "bytes a maze"):
+        table.add_column(column, justify="right")
+    for task, result in results.items():
+        for name, value in result["engines"].items():
+            table.add_row(task, name, "1", f"{value:,.0f}", f"{1e6 / value:,.0f}", "", "", "")
+        for num, batch in result["batches"].items():
+            parts = batch["parts"]
+            cells = [f"{batch['steps_per_second']:,.0f}", f"{batch['step_us']:,.0f}"]
+            cells += [f"{parts['physics_us']:,.0f}", f"{parts['picture_us']:,.0f}"]
+            table.add_row(task, "jax batch", num, *cells, f"{batch['state_bytes_per_maze']:,.0f}")
+        table.add_section()
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config))

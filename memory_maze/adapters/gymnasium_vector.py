@@ -1,0 +1,238 @@
+"""The gymnasium interface of many mazes: one program on the device steps and draws them all."""
+
+import copy
+import dataclasses
+import functools
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from memory_maze.adapters.spaces import action_space, observation_space
+from memory_maze.engine.bank import Bank
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env, render_state
+from memory_maze.engine.render import View
+from memory_maze.engine.single import cache_programs
+from memory_maze.engine.textures import Atlas
+from memory_maze.engine.types import State, Timestep
+from memory_maze.options import ACTION_NAMES, ACTIONS
+from memory_maze.sampler import check_seed
+from memory_maze.tasks import Task
+
+ARRAYS = ("numpy", "jax")
+RENDER_RESOLUTION = 256
+MAX_RENDERED = 16
+_DLPACK_HOST = 1
+
+
+class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many mazes for gymnasium, in one program.
+
+    The step after the last of an episode ignores its action and returns the first observation of the
+    next episode with reward 0 (`AutoresetMode.NEXT_STEP`). The time limit truncates, nothing terminates.
+
+    `reset(seed=s)` starts the streams of episodes of seed s, `reset()` goes on in them; a list of seeds
+    gives each environment its own, and then it plays as it would alone.
+
+    Args:
+        num_envs: How many mazes.
+        task: A name like "9x9", or a `Task`.
+        arrays: "numpy", or "jax": then everything stays on the device, actions may be JAX arrays or any
+            that speak DLPack, and results can be given to others through DLPack without a copy.
+        render_mode: "rgb_array" or None; `render` draws the first 16 environments.
+        render_resolution: Height and width of these pictures.
+        seed: Of the first `reset()`; None is fresh entropy.
+        layouts: How many layouts there are to draw from.
+        held_out: Draw from layouts that are never trained on.
+        spread: Let the first episodes end at different times, so that they never all end at once.
+        engine: "jax" alone.
+        keywords: `seconds`, `bank`, and the fields of `memory_maze.Options`.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": ["rgb_array"],
+        "render_fps": 4,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int,
+        task: str | Task = "9x9",
+        *,
+        arrays: str = "numpy",
+        render_mode: str | None = None,
+        render_resolution: int = RENDER_RESOLUTION,
+        seed: int | None = None,
+        layouts: int | None = None,
+        held_out: bool = False,
+        spread: bool = True,
+        engine: str = "jax",
+        **keywords: Any,
+    ) -> None:
+        _check_arguments(num_envs, arrays, render_mode, engine)
+        cache_programs()
+        env = Env(task, layouts=layouts, held_out=held_out, **keywords)
+        self.env, self.num_envs, self.render_mode = env, num_envs, render_mode
+        self.metadata = self.metadata | {"render_fps": env.options.control_freq}
+        self.single_observation_space = observation_space(env.task, env.options, np.float32)
+        self.single_action_space = action_space(env.options)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._host = arrays == "numpy"
+        (self._device,) = env.bank.walls.devices()
+        view = dataclasses.replace(env.view, resolution=render_resolution, border=True)
+        self._reset_program = jax.jit(functools.partial(_reset, env, spread))
+        self._step_program = jax.jit(functools.partial(_step, env), donate_argnums=1)
+        self._render_program = jax.jit(functools.partial(_render, view))
+        self._keys = self._make_keys(seed)
+        self._state: State | None = None
+
+    @property
+    def state(self) -> State:
+        """The present state of all mazes, on the device; the next `step` takes its memory."""
+        if self.closed:
+            raise RuntimeError("the environment is closed: make a new one")
+        if self._state is None:
+            raise RuntimeError("call reset() first")
+        return self._state
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        if self.closed:
+            raise RuntimeError("the environment is closed: make a new one")
+        if options:
+            raise ValueError(f"unknown reset options {sorted(options)}: there are none")
+        if seed is not None:
+            self._keys = self._make_keys(seed)
+        self._keys, self._state, observation = self._reset_program(self._arrays, self._keys)
+        return self._give(observation), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        state, actions = self.state, self._take(actions)
+        self._state, timestep = self._step_program(self._arrays, state, actions)
+        return (
+            *self._give((timestep.observation, timestep.reward, timestep.terminated, timestep.truncated)),
+            {},
+        )
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """The present views of the first 16 environments."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                'render() without a render_mode: pass gymnasium.make_vec(..., render_mode="rgb_array")'
+            )
+            return None
+        first = jax.tree.map(lambda leaf: leaf[:MAX_RENDERED], self.state)
+        return tuple(np.array(self._render_program(self.env.atlas, first)))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._state = None
+
+    @property
+    def _arrays(self) -> tuple[Bank, Atlas]:
+        return self.env.bank, self.env.atlas
+
+    def _make_keys(self, seed: int | Sequence[int] | None) -> jax.Array:
+        """(num_envs,) keys. What stays on one device from the start is never compiled again for it."""
+        if seed is None:
+            seed = secrets.randbits(32)
+        if isinstance(seed, Sequence | np.ndarray):
+            if len(seed) != self.num_envs:
+                raise ValueError(f"give one seed or {self.num_envs}, one per environment: got {len(seed)}")
+            keys = jnp.stack([_make_key(each) for each in seed])
+        else:
+            keys = jax.random.split(_make_key(seed), self.num_envs)
+        return jax.device_put(keys, self._device)
+
+    def _give(self, results: Any) -> Any:
+        """Results as they were asked for. On the host they are copies, so that they can be written to."""
+        return jax.tree.map(np.array, jax.device_get(results)) if self._host else results
+
+    def _take(self, actions: Any) -> jax.Array:
+        """Actions on the device, checked as far as that does not wait for the device."""
+        discrete = self.env.options.discrete_actions
+        shape, kinds = ((self.num_envs,), "iu") if discrete else ((self.num_envs, 2), "fiu")
+        given = _as_array(actions)
+        right = given.shape == shape and np.dtype(given.dtype).kind in kinds
+        if right and isinstance(given, np.ndarray):
+            inside = (given >= 0) & (given < len(ACTIONS)) if discrete else np.isfinite(given)
+            right = bool(inside.all())
+        if not right:
+            raise ValueError(f"wrong actions {actions!r}: {_describe_actions(self.num_envs, discrete)}")
+        return jax.device_put(given.astype(jnp.int32 if discrete else jnp.float32), self._device)
+
+
+def _reset(
+    env: Env, spread: bool, arrays: tuple[Bank, Atlas], keys: jax.Array
+) -> tuple[jax.Array, State, Any]:
+    """The keys of the next reset, the states and the first observations."""
+    batch = Batch(_with_arrays(env, arrays), 1)
+    keys = jax.vmap(jax.random.split)(keys)
+    states, timesteps = jax.vmap(lambda key: batch.reset(key, spread))(keys[:, 1])
+    states, observations = jax.tree.map(lambda leaf: leaf[:, 0], (states, timesteps.observation))
+    return keys[:, 0], states, observations
+
+
+def _step(env: Env, arrays: tuple[Bank, Atlas], states: State, actions: jax.Array) -> tuple[State, Timestep]:
+    return Batch(_with_arrays(env, arrays), len(actions)).step(states, actions)
+
+
+def _render(view: View, atlas: Atlas, states: State) -> jax.Array:
+    return jax.vmap(functools.partial(render_state, view, atlas))(states)
+
+
+def _with_arrays(env: Env, arrays: tuple[Bank, Atlas]) -> Env:
+    """The same rules over the arguments of a program: constants would be copied into each program."""
+    env = copy.copy(env)
+    env.bank, env.atlas = arrays
+    return env
+
+
+def _as_array(actions: Any) -> Any:
+    """A NumPy array of what is on the host, a JAX array of what is on a device, without a copy."""
+    if isinstance(actions, jax.Array | np.ndarray):
+        return actions
+    if hasattr(actions, "__dlpack__"):
+        kind, _ = actions.__dlpack_device__()
+        return np.from_dlpack(actions) if kind == _DLPACK_HOST else jnp.from_dlpack(actions)
+    try:
+        return np.asarray(actions)
+    except ValueError:  # lists of different lengths
+        return np.array(None)
+
+
+def _describe_actions(num_envs: int, discrete: bool) -> str:
+    if discrete:
+        names = ", ".join(f"{i} {name}" for i, name in enumerate(ACTION_NAMES))
+        return f"give {num_envs} integers; actions are {names}"
+    return (
+        f"give {num_envs} times two finite numbers from -1 to 1, roll (-1 is forward) and steer (-1 is left)"
+    )
+
+
+def _make_key(seed: int) -> jax.Array:
+    check_seed(seed)
+    return jax.random.key(int(seed))
+
+
+def _check_arguments(num_envs: int, arrays: str, render_mode: str | None, engine: str) -> None:
+    if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
+        raise ValueError(f"num_envs must be a positive integer: got {num_envs!r}")
+    if arrays not in ARRAYS:
+        raise ValueError(f"no arrays {arrays!r}: there are {', '.join(ARRAYS)}")
+    if render_mode not in (None, "rgb_array"):
+        raise ValueError(f"no render_mode {render_mode!r} for many mazes: there is rgb_array")
+    if engine != "jax":
+        raise ValueError(
+            f'no batched engine {engine!r}: for other engines than "jax" '
+            'use gymnasium.make_vec(..., vectorization_mode="sync") or "async"'
+        )

@@ -1,0 +1,175 @@
+"""The conventions of gymnax, for training loops written in JAX; gymnax itself is not needed.
+
+>>> env = GymnaxEnv("9x9", image_only_obs=True)
+>>> observation, state = env.reset(key, env.default_params)
+>>> observation, state, reward, done, info = env.step(key, state, action, env.default_params)
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from memory_maze.adapters.spaces import observation_arrays
+from memory_maze.engine.env import Env
+from memory_maze.engine.types import State
+from memory_maze.options import ACTIONS
+from memory_maze.tasks import Task
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Params:
+    """What may change without a new program."""
+
+    max_steps_in_episode: int | jax.Array
+
+    def replace(self, **changes: Any) -> "Params":
+        """These parameters with changes."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """The integers below n."""
+
+    n: int
+    shape: tuple[int, ...] = ()
+    dtype: Any = jnp.int32
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """A random integer."""
+        return jax.random.randint(key, self.shape, 0, self.n, self.dtype)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Whether x is one of them."""
+        return jnp.logical_and(x >= 0, x < self.n)
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Arrays whose elements are from low to high, both included."""
+
+    low: float
+    high: float
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """A random array."""
+        if jnp.issubdtype(self.dtype, jnp.integer):
+            return jax.random.randint(key, self.shape, int(self.low), int(self.high) + 1).astype(self.dtype)
+        return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Whether all elements of x are within the bounds."""
+        return jnp.logical_and(jnp.all(x >= self.low), jnp.all(x <= self.high))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dict:
+    """A space for each name."""
+
+    spaces: dict[str, Box]
+
+    @property
+    def shape(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each."""
+        return {name: space.shape for name, space in self.spaces.items()}
+
+    @property
+    def dtype(self) -> dict[str, Any]:
+        """The type of each."""
+        return {name: space.dtype for name, space in self.spaces.items()}
+
+    def sample(self, key: jax.Array) -> dict[str, jax.Array]:
+        """A random dictionary."""
+        keys = jax.random.split(key, len(self.spaces))
+        return {
+            name: space.sample(each) for each, (name, space) in zip(keys, self.spaces.items(), strict=True)
+        }
+
+    def contains(self, x: Any) -> jax.Array:
+        """Whether every part of x is in its space."""
+        return jnp.all(jnp.stack([space.contains(x[name]) for name, space in self.spaces.items()]))
+
+
+class GymnaxEnv:
+    """One maze with gymnax's methods; `vmap` makes it many.
+
+    `step` starts the next episode itself: where `done`, the observation and the state are those of a new
+    maze. Nothing but the time limit ends an episode, so `info["discount"]` is always 1 and
+    `info["truncated"]` is `done`. Mazes that are reset together end together.
+
+    All chance is that of the keys given to `reset` and `step`.
+
+    Args:
+        task: A name like "9x9", or a `Task`.
+        final_observation: Put the last observation of an episode into `info["final_observation"]`, which
+            means something where `done`. It costs a second picture at every step.
+        keywords: As for `memory_maze.engine.env.Env`.
+    """
+
+    def __init__(self, task: str | Task = "9x9", *, final_observation: bool = False, **keywords: Any) -> None:
+        self.env = Env(task, **keywords)
+        self._final_observation = final_observation
+
+    @property
+    def name(self) -> str:
+        """Of the task, like MemoryMaze-9x9."""
+        return f"MemoryMaze-{self.env.task.name}"
+
+    @property
+    def num_actions(self) -> int:
+        """How many actions there are; with continuous ones, how many controls."""
+        return len(ACTIONS) if self.env.options.discrete_actions else 2
+
+    @property
+    def default_params(self) -> Params:
+        """The length of the task's episodes."""
+        return Params(max_steps_in_episode=self.env.episode_steps)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Any, State]:
+        """The first observation and state of a new episode."""
+        state = self._draw(key)
+        return self.env.observe(state), state
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(
+        self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
+    ) -> tuple[Any, State, jax.Array, jax.Array, dict[str, Any]]:
+        """Observation, state, reward, done and info; where done, already of the next episode."""
+        params = params or self.default_params
+        step_key, reset_key = jax.random.split(_typed(key))
+        moved, reward = self.env.advance(dataclasses.replace(state, key=step_key), action)
+        done = moved.step >= params.max_steps_in_episode
+        next_state = jax.tree.map(lambda new, old: jnp.where(done, new, old), self._draw(reset_key), moved)
+        info = {"discount": jnp.float32(1), "truncated": done}
+        if self._final_observation:
+            info["final_observation"] = self.env.observe(moved)
+        return self.env.observe(next_state), next_state, reward, done, info
+
+    def action_space(self, params: Params | None = None) -> Discrete | Box:
+        """Six actions, or roll and steer."""
+        if self.env.options.discrete_actions:
+            return Discrete(len(ACTIONS))
+        return Box(-1.0, 1.0, (2,), jnp.float32)
+
+    def observation_space(self, params: Params | None = None) -> Box | Dict:
+        """The image, or a dictionary of arrays."""
+        options = self.env.options
+        arrays = observation_arrays(self.env.task, options, np.float32)
+        boxes = {name: Box(array.low, array.high, array.shape, array.dtype) for name, array in arrays.items()}
+        return boxes["image"] if options.image_only_obs else Dict(boxes)
+
+    def _draw(self, key: jax.Array) -> State:
+        return jax.tree.map(jnp.asarray, self.env.draw(_typed(key)))
+
+
+def _typed(key: jax.Array) -> jax.Array:
+    """A new-style key, so that the state has one type with keys of either style."""
+    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)

@@ -1,0 +1,224 @@
+"""Layouts for resets on the device, made by the generator of the reference and cached on disk.
+
+Everything else of an episode (textures, which objects stand where, the start, the targets) is drawn
+from the JAX key, so that one layout serves for many different episodes.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import labmaze
+import numpy as np
+
+from memory_maze.files import cache_folder, replacing
+from memory_maze.tasks import Task
+
+# At least as many as a run of 100 million steps plays episodes.
+DEFAULT_LAYOUTS = {9: 1 << 17, 11: 1 << 16, 13: 1 << 16, 15: 1 << 15}
+HELD_OUT_LAYOUTS = 4096
+# One layout in so many, chosen by its walls, is kept for evaluation.
+HELD_OUT_SHARE = 16
+_CHUNK = 1024
+_FORMAT = 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Bank:
+    """B layouts of N x N cells. Cells are numbered row by row from the bottom left: N * row + column."""
+
+    walls: Any  # (B, N) uint32: bit c of row r is wall; row 0 is the bottom row
+    rooms: Any  # (B, N) uint32: likewise, room floors
+    places: Any  # (B, R) int16: cells for objects, -1 beyond the last
+    spawns: Any  # (B, R) int16: cells for starts, -1 beyond the last
+
+    def __len__(self) -> int:
+        return len(self.walls)
+
+
+def load_bank(
+    task: Task,
+    layouts: int | None = None,
+    *,
+    seed: int = 0,
+    held_out: bool = False,
+    folder: Path | None = None,
+    progress: bool = True,
+) -> Bank:
+    """The bank of a task, from the cache or made now (a few seconds for 10,000 layouts).
+
+    Args:
+        task: Whose mazes.
+        layouts: How many; by default one for each episode of 100 million steps.
+        seed: Of the training layouts.
+        held_out: Layouts for evaluation instead: no training bank of any seed has one of them.
+        folder: Where banks are kept; by default in the user's cache.
+        progress: Whether to show a bar while layouts are made.
+    """
+    size = layouts or (HELD_OUT_LAYOUTS if held_out else DEFAULT_LAYOUTS.get(task.size, 1 << 15))
+    path = (folder or cache_folder("banks")) / f"{_name(task, size, seed, held_out)}.npz"
+    if (bank := _read(path, task, size)) is not None:
+        return bank
+    bank = _make(task, size, seed, held_out, progress)
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, digest=np.array(_digest(bank)), **vars(bank))
+    return bank
+
+
+def _name(task: Task, size: int, seed: int, held_out: bool) -> str:
+    """Says what is inside; a change of the task or of the generator gives another name."""
+    about = f"{_FORMAT} {labmaze.__name__} {dataclasses.replace(task, seconds=1)}"
+    kind = "heldout" if held_out else "train"
+    return f"{task.name}-{kind}-{size}-{seed}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
+
+
+def _read(path: Path, task: Task, size: int) -> Bank | None:
+    """The bank in a file, or None if there is none or it is damaged: then it is made again."""
+    try:
+        with path.open("rb") as handle, np.load(handle) as file:
+            arrays = {key: file[key] for key in file}
+        digest = str(arrays.pop("digest"))
+        bank = Bank(**arrays)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        return None
+    fits = bank.walls.shape == (size, task.size) and digest == _digest(bank)
+    return bank if fits else None
+
+
+def _digest(bank: Bank) -> str:
+    digest = hashlib.sha256()
+    for array in vars(bank).values():
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _make(task: Task, size: int, seed: int, held_out: bool, progress: bool) -> Bank:
+    from rich.progress import Progress
+
+    chunks: list[Bank] = []
+    found = 0
+    few = size <= 4 * _CHUNK
+    with Progress(disable=few or not progress, transient=True) as bar:
+        line = bar.add_task(f"making {size:,} layouts of {task.name}", total=size)
+        with _chunks(task, seed, held_out, workers=1 if few else _num_cores()) as made:
+            for chunk in made:
+                chunks.append(chunk)
+                found += len(chunk)
+                bar.update(line, completed=min(found, size))
+                if found >= size:
+                    break
+    return Bank(*(np.concatenate(parts)[:size] for parts in zip(*map(_arrays, chunks), strict=True)))
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _chunks(task: Task, seed: int, held_out: bool, workers: int) -> Generator[Iterator[Bank]]:
+    """Endless chunks, the same for any number of workers."""
+    if workers == 1:
+        yield (_make_chunk(task, seed, held_out, index) for index in itertools.count())
+        return
+    # Programs of their own: a process that runs JAX must not be forked, and spawned ones would
+    # import the user's script.
+    job = {"task": dataclasses.asdict(task), "seed": seed, "held_out": held_out, "stride": workers}
+    command = [sys.executable, "-c", "from memory_maze.engine.bank import _work; _work()"]
+    processes = []
+    try:
+        for first in range(workers):
+            process = subprocess.Popen([*command, json.dumps(job | {"first": first})], stdout=subprocess.PIPE)
+            processes.append(process)
+        yield (_receive(process) for process in itertools.cycle(processes))
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _work() -> None:
+    """Writes every so many-th chunk to standard output, until nobody reads on."""
+    job = json.loads(sys.argv[-1])
+    with contextlib.suppress(BrokenPipeError):
+        for index in itertools.count(job["first"], job["stride"]):
+            chunk = _make_chunk(Task(**job["task"]), job["seed"], job["held_out"], index)
+            message = io.BytesIO()
+            np.savez(message, **vars(chunk))
+            sys.stdout.buffer.write(message.tell().to_bytes(8) + message.getvalue())
+            sys.stdout.buffer.flush()
+
+
+def _receive(process: subprocess.Popen[bytes]) -> Bank:
+    assert process.stdout is not None
+    length = int.from_bytes(process.stdout.read(8))
+    with np.load(io.BytesIO(process.stdout.read(length))) as message:
+        return Bank(**message)
+
+
+def _arrays(bank: Bank) -> list[np.ndarray]:
+    return [getattr(bank, field.name) for field in dataclasses.fields(bank)]
+
+
+def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
+    """Layouts of one generator; those without room for all objects are left out, as in the reference."""
+    state = np.random.SeedSequence([seed, int(held_out), index]).generate_state(1)[0]
+    maze = labmaze.RandomMaze(
+        height=task.grid,
+        width=task.grid,
+        max_rooms=task.max_rooms,
+        room_min_size=task.room_min_size,
+        room_max_size=task.room_max_size,
+        spawns_per_room=1,
+        objects_per_room=task.objects_per_room,
+        max_variations=26,
+        simplify=True,
+        random_seed=int(state) % (2**31 - 1) + 1,
+    )
+    rows = []
+    slots = task.max_rooms * task.objects_per_room
+    for _ in range(_CHUNK):
+        maze.regenerate()
+        entities, floors = (
+            np.asarray(layer)[-2:0:-1, 1:-1] for layer in (maze.entity_layer, maze.variations_layer)
+        )
+        row = _encode(entities, floors, slots)
+        fits = (row[2] >= 0).sum() >= task.objects and (row[3] >= 0).any()
+        if fits and _is_held_out(row[0]) == held_out:
+            rows.append(row)
+    widths = (task.size, task.size, slots, slots)
+    types = (np.uint32, np.uint32, np.int16, np.int16)
+    columns = zip(*rows, strict=True) if rows else ([],) * 4
+    return Bank(
+        *(np.array(c, t).reshape(len(rows), w) for c, t, w in zip(columns, types, widths, strict=True))
+    )
+
+
+def _is_held_out(walls: np.ndarray) -> bool:
+    """Decided by the layout itself, so that both kinds keep the generator's frequencies."""
+    return hashlib.sha256(walls.tobytes()).digest()[0] % HELD_OUT_SHARE == 0
+
+
+def _encode(entities: np.ndarray, floors: np.ndarray, slots: int) -> tuple[np.ndarray, ...]:
+    bits = np.uint32(1) << np.arange(len(entities), dtype=np.uint32)
+    walls = ((entities == "*") * bits).sum(axis=1, dtype=np.uint32)
+    rooms = (np.char.isupper(floors.astype(str)) * bits).sum(axis=1, dtype=np.uint32)
+    cells = [_pad(np.flatnonzero(entities.ravel() == char), slots) for char in "GP"]
+    return walls, rooms, *cells
+
+
+def _pad(cells: np.ndarray, slots: int) -> np.ndarray:
+    padded = np.full(slots, -1, np.int16)
+    padded[: min(len(cells), slots)] = cells[:slots]
+    return padded

@@ -1,0 +1,250 @@
+"""The environment as pure functions of one maze: reset, step, render. `vmap` makes it many."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from memory_maze.engine import motion, targets
+from memory_maze.engine.bank import Bank, load_bank
+from memory_maze.engine.render import View, render
+from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.types import Body, Maze, State, Timestep
+from memory_maze.observation import layout_of, to_cells
+from memory_maze.options import ACTIONS, Options
+from memory_maze.scenario import CELL_METRES, COLORS, WALL_TEXTURES, Scenario, cell_to_world
+from memory_maze.tasks import Task, get_task
+
+_BORDERS = (COLORS * 255 * 0.7).astype(np.uint8)
+
+
+class Env:
+    """Memory Maze in JAX.
+
+    Args:
+        task: A name like "9x9", or a `Task`.
+        seconds: Another length of the episode.
+        bank: Layouts to draw from; by default those of the task, made once and cached.
+        layouts: How many layouts that bank has.
+        held_out: Draw from layouts that no training bank has.
+        keywords: The fields of `memory_maze.Options`.
+
+    >>> env = Env("9x9", image_only_obs=True)
+    >>> state, timestep = env.reset(jax.random.key(0))
+    >>> state, timestep = jax.jit(env.step)(state, 1)
+    """
+
+    def __init__(
+        self,
+        task: str | Task = "9x9",
+        *,
+        seconds: float | None = None,
+        bank: Bank | None = None,
+        layouts: int | None = None,
+        held_out: bool = False,
+        **keywords: Any,
+    ) -> None:
+        self.task = get_task(task, seconds)
+        self.options = Options.from_keywords(keywords)
+        if self.options.show_path:
+            raise NotImplementedError(
+                "the batched engine does not draw the minimap of the Oracle variants: use gymnasium.make"
+            )
+        self.view = make_view(self.options)
+        self.bank = jax.tree.map(jnp.asarray, bank or load_bank(self.task, layouts, held_out=held_out))
+        self.atlas = load_atlas()
+
+    @property
+    def episode_steps(self) -> int:
+        """Actions in an episode."""
+        return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
+
+    def reset(self, key: jax.Array) -> tuple[State, Timestep]:
+        """A new episode: a layout from the bank, everything else from the key."""
+        state = self.draw(key)
+        return state, self._timestep(state, jnp.float32(0), first=True)
+
+    def step(self, state: State, action: jax.Array) -> tuple[State, Timestep]:
+        """Holds an action until the next one. Past the time limit it goes on; `truncated` tells."""
+        state, reward = self.advance(state, action)
+        return state, self._timestep(state, reward, first=False)
+
+    def render(self, state: State) -> jax.Array:
+        """The picture, (R, R, 3) uint8, with the border."""
+        return render_state(self.view, self.atlas, state)
+
+    def advance(self, state: State, action: jax.Array) -> tuple[State, jax.Array]:
+        """The rules without the picture: the state after an action, and the reward."""
+        body, touched = motion.move(
+            state.body,
+            self.control(action),
+            state.maze,
+            substeps=self.options.substeps,
+            floating_objects=self.options.good_visibility,
+        )
+        state, reward = targets.collect(state, touched | state.touched)
+        return dataclasses.replace(state, body=body, step=state.step + 1), reward
+
+    def control(self, action: jax.Array) -> jax.Array:
+        """(2,) roll and steer of an action."""
+        if self.options.discrete_actions:
+            return jnp.asarray(ACTIONS, jnp.float32)[action]
+        return jnp.clip(jnp.asarray(action, jnp.float32), -1, 1)
+
+    def draw(self, key: jax.Array) -> State:
+        """The state at the start of a random episode."""
+        key, layout_key, texture_key, color_key, place_key, spawn_key, heading_key, target_key = (
+            jax.random.split(key, 8)
+        )
+        count = self.task.objects
+        index = jax.random.randint(layout_key, (), 0, len(self.bank))
+        layout = jax.tree.map(lambda array: array[index], self.bank)
+        places = _shuffle(place_key, layout.places)[:count]
+        colors = jnp.arange(count, dtype=jnp.int32)
+        if self.options.randomize_colors:
+            colors = jax.random.permutation(color_key, len(COLORS))[:count].astype(jnp.int32)
+        maze = Maze(
+            walls=layout.walls,
+            rooms=layout.rooms,
+            textures=jax.random.randint(texture_key, (9,), 0, len(WALL_TEXTURES)),
+            objects=self._to_metres(places),
+            colors=colors,
+        )
+        spawn = self._to_metres(_shuffle(spawn_key, layout.spawns)[:1])[0]
+        heading = jax.random.uniform(heading_key, minval=-math.pi, maxval=math.pi)
+        middle = self.task.size**2 // 2
+        target = jax.random.randint(target_key, (), 0, count)
+        return _begin(
+            key, maze, spawn, heading, target, touched=places == middle, draws=jnp.zeros(0, jnp.int32)
+        )
+
+    def load(self, scenario: Scenario) -> State:
+        """The state at the start of a complete scenario."""
+        return begin_scenario(scenario)
+
+    def observe(self, state: State) -> Any:
+        """What the agent sees in this variant."""
+        image = self.render(state)
+        if self.options.image_only_obs:
+            return image
+        observation = {
+            "image": image,
+            "target_color": jnp.asarray(COLORS, jnp.float32)[state.maze.colors[state.target]],
+        }
+        if self.options.global_observables:
+            observation |= self._global_observables(state)
+        return observation
+
+    def _global_observables(self, state: State) -> dict[str, jax.Array]:
+        size, body, maze = self.task.size, state.body, state.maze
+        position = jnp.stack([body.x, body.y])
+        forward = jnp.stack([jnp.cos(-body.steer), jnp.sin(-body.steer)])
+        right = jnp.stack([forward[1], -forward[0]])
+        vectors = (maze.objects - position) @ jnp.stack([right, forward], axis=1) / CELL_METRES
+        places = to_cells(maze.objects, size)
+        bits = maze.walls[:, None] >> jnp.arange(size, dtype=jnp.uint32) & 1
+        return {
+            "agent_pos": to_cells(position, size),
+            "agent_dir": forward,
+            "targets_vec": vectors,
+            "targets_pos": places,
+            "target_vec": vectors[state.target],
+            "target_pos": places[state.target],
+            "maze_layout": (1 - bits).astype(jnp.uint8),
+        }
+
+    def _timestep(self, state: State, reward: jax.Array, first: bool) -> Timestep:
+        return Timestep(
+            observation=self.observe(state),
+            reward=reward,
+            terminated=jnp.bool_(False),
+            truncated=state.step >= self.episode_steps,
+            first=jnp.bool_(first),
+        )
+
+    def _to_metres(self, cells: jax.Array) -> jax.Array:
+        """(..., 2) centres of numbered cells."""
+        size = self.task.size
+        place = jnp.stack([cells % size, cells // size], axis=-1).astype(jnp.float32)
+        return (place - (size - 1) / 2) * CELL_METRES
+
+
+def make_view(options: Options) -> View:
+    """The camera and geometry of a variant."""
+    return View(
+        resolution=options.camera_resolution,
+        wall_height=0.4 if options.good_visibility else 1.5,
+        object_height=1.1 if options.good_visibility else 0.0,
+        top=options.top_camera,
+        border=options.target_color_in_image,
+    )
+
+
+def render_state(view: View, atlas: Atlas, state: State) -> jax.Array:
+    """The picture of a state, (R, R, 3) uint8."""
+    body = state.body
+    border = jnp.asarray(_BORDERS)[state.maze.colors[state.target]]
+    return render(view, atlas, state.maze, body.x, body.y, body.z, -body.steer, ~state.touched, border)
+
+
+def begin_scenario(scenario: Scenario) -> State:
+    """The state at the start of a complete scenario."""
+    assert scenario.complete, scenario
+    assert scenario.textures is not None
+    assert scenario.draws is not None
+    objects = [cell_to_world(cell, scenario.grid) for cell in scenario.objects]
+    rooms = np.array([[char.isupper() for char in row] for row in scenario.rooms])
+    maze = Maze(
+        walls=_bit_rows(layout_of(scenario) == 0),
+        rooms=_bit_rows(rooms[1:-1, 1:-1][::-1]),
+        textures=np.array([WALL_TEXTURES.index(name) for name in scenario.textures], np.int32),
+        objects=np.array(objects, np.float32),
+        colors=np.array(scenario.colors, np.int32),
+    )
+    state = _begin(
+        jax.random.key(0),
+        maze,
+        np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
+        np.float32(scenario.heading),
+        np.int32(scenario.draws[0]),
+        touched=np.array([i in scenario.hidden for i in range(len(objects))]),
+        draws=np.array(scenario.draws, np.int32),
+    )
+    return jax.device_put(state)
+
+
+def _begin(
+    key: jax.Array,
+    maze: Maze,
+    spawn: Any,
+    heading: Any,
+    target: Any,
+    touched: Any,
+    draws: Any,
+) -> State:
+    zero = np.float32(0)
+    return State(
+        key=key,
+        maze=maze,
+        body=Body(spawn[0], spawn[1], zero, -heading, zero, zero, zero, zero, zero),
+        target=target,
+        touched=touched,
+        paid=np.bool_(False),
+        draws=draws,
+        draws_used=np.int32(1),
+        step=np.int32(0),
+    )
+
+
+def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
+    """The cells in random order, those that are missing (-1) last."""
+    scores = jnp.where(cells < 0, 2.0, jax.random.uniform(key, cells.shape))
+    return cells[jnp.argsort(scores)].astype(jnp.int32)
+
+
+def _bit_rows(cells: np.ndarray) -> np.ndarray:
+    bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
+    return (cells * bits).sum(axis=1, dtype=np.uint32)

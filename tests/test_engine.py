@@ -1,0 +1,273 @@
+"""The JAX engine as pure functions: rules, resets, batches, devices."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from memory_maze import TASKS, Sampler, Scenario
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env, begin_scenario
+from memory_maze.engine.targets import collect
+from memory_maze.scenario import cell_to_world
+
+NUM = 6
+
+
+@pytest.fixture(scope="module")
+def env():
+    return Env("9x9", layouts=64, seconds=3, image_only_obs=True)
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    return Batch(env, NUM)
+
+
+@pytest.fixture(scope="module")
+def step(batch):
+    return jax.jit(batch.step)
+
+
+def begin(draws, hidden=(), objects=3):
+    scenario = Sampler(TASKS["9x9"], 5).sample()
+    return begin_scenario(
+        dataclasses.replace(
+            scenario,
+            draws=draws,
+            hidden=hidden,
+            objects=scenario.objects[:objects],
+            colors=scenario.colors[:objects],
+        )
+    )
+
+
+def touch(state, *objects):
+    return collect(state, jnp.array([i in objects for i in range(len(state.touched))]))
+
+
+def test_touching_the_target_pays_and_asks_for_the_next():
+    state = begin(draws=(0, 0, 2, 1))
+    state, reward = touch(state, 1)
+    assert (float(reward), int(state.target)) == (0, 0), "the wrong object has no effect"
+    state, reward = touch(state, 0)
+    assert (float(reward), int(state.target)) == (1, 2), "the draw of the touched object is passed over"
+    assert int(state.draws_used) == 3
+    state, reward = touch(state, 0)
+    assert float(reward) == 0, "staying does not pay again"
+    state, reward = touch(state, 2)
+    assert (float(reward), int(state.target)) == (1, 1)
+    state, reward = touch(state, 1)
+    assert (float(reward), int(state.target)) == (1, 4 % 3 if 4 % 3 != 1 else 5 % 3), "then they take turns"
+
+
+def test_a_lone_object_must_be_left_and_found_again():
+    state, rewards = begin(draws=(0,), objects=1), []
+    for objects in ((0,), (0,), (), (0,), (0,)):
+        state, reward = touch(state, *objects)
+        rewards.append(float(reward))
+    assert rewards == [1, 0, 0, 1, 0]
+
+
+def test_targets_from_the_key_are_uniform_over_the_others():
+    state = dataclasses.replace(begin(draws=(0,)), draws=jnp.zeros(0, jnp.int32))
+    keys = jax.random.split(jax.random.key(0), 3000)
+    touched = jnp.array([True, False, False])
+    targets = jax.vmap(lambda key: collect(dataclasses.replace(state, key=key), touched)[0].target)(keys)
+    counts = np.bincount(np.asarray(targets), minlength=3)
+    assert counts[0] == 0
+    assert abs(counts[1] - 1500) < 150
+
+
+def test_resets_draw_valid_episodes(env):
+    """Against the layouts of the bank: objects and starts on their places, all different."""
+    states = jax.jit(jax.vmap(env.draw))(jax.random.split(jax.random.key(1), 500))
+    size = env.task.size
+    bank = {np.asarray(row).tobytes(): i for i, row in enumerate(np.asarray(env.bank.walls))}
+    for i in range(500):
+        state = jax.tree.map(lambda array, i=i: array[i], dataclasses.replace(states, key=states.step))
+        layout = bank[np.asarray(state.maze.walls).tobytes()]
+        same = [
+            j
+            for j, row in enumerate(np.asarray(env.bank.walls))
+            if (row == np.asarray(state.maze.walls)).all()
+        ]
+        places = {int(cell) for j in same for cell in np.asarray(env.bank.places)[j]}
+        cells = [
+            round(float(x) / 2 + (size - 1) / 2) + size * round(float(y) / 2 + (size - 1) / 2)
+            for x, y in state.maze.objects
+        ]
+        assert len(set(cells)) == 3
+        assert set(cells) <= places, layout
+        assert 0 <= int(state.target) < 3
+        assert int(state.draws_used) == 1
+        np.testing.assert_array_equal(np.asarray(state.touched), [cell == size**2 // 2 for cell in cells])
+    headings = np.asarray(states.body.steer)
+    assert headings.min() < -3
+    assert headings.max() > 3
+    textures = np.bincount(np.asarray(states.maze.textures).ravel(), minlength=8)
+    assert textures.min() > 400
+
+
+def test_colors_are_drawn_from_all_six():
+    env = Env("9x9", layouts=64, randomize_colors=True)
+    states = jax.vmap(env.draw)(jax.random.split(jax.random.key(1), 200))
+    colors = np.asarray(states.maze.colors)
+    assert set(colors.ravel()) == set(range(6))
+    assert all(len(set(row)) == 3 for row in colors)
+
+
+def test_batches_reset_by_themselves(batch, step):
+    states, timestep = jax.jit(batch.reset)(jax.random.key(0))
+    length = batch.env.episode_steps
+    seen = 0
+    for _ in range(2 * length + 2):
+        over, walls = np.asarray(timestep.truncated), np.asarray(states.maze.walls)
+        states, timestep = step(states, jnp.ones(NUM, jnp.int32))
+        np.testing.assert_array_equal(np.asarray(timestep.first), over)
+        steps = np.asarray(states.step)
+        assert (steps[over] == 0).all()
+        assert (np.asarray(timestep.reward)[over] == 0).all()
+        np.testing.assert_array_equal(np.asarray(timestep.truncated), steps == length)
+        assert not np.asarray(timestep.terminated).any()
+        same = (np.asarray(states.maze.walls) == walls).all(axis=1)
+        assert same[~over].all()
+        seen += over.sum()
+    assert 2 * NUM <= seen <= 3 * NUM
+
+
+def test_episodes_do_not_end_at_once(batch):
+    states, _ = batch.reset(jax.random.key(0))
+    assert len(set(np.asarray(states.step).tolist())) > 2
+    states, _ = batch.reset(jax.random.key(0), spread=False)
+    assert not np.asarray(states.step).any()
+
+
+def test_same_key_same_walk(batch, step):
+    runs = []
+    for _ in range(2):
+        states, _ = batch.reset(jax.random.key(3))
+        for action in (1, 4, 1, 2):
+            states, timestep = step(states, jnp.full(NUM, action))
+        runs.append(timestep)
+    jax.tree.map(np.testing.assert_array_equal, *runs)
+    assert (
+        np.asarray(batch.reset(jax.random.key(4))[1].observation)
+        != np.asarray(batch.reset(jax.random.key(5))[1].observation)
+    ).any()
+
+
+def test_one_maze_is_a_lane_of_many(env, batch, step):
+    states, _ = batch.reset(jax.random.key(3), spread=False)
+    one = jax.tree.map(lambda array: array[2], states)
+    single = jax.jit(env.step)
+    for action in (1, 1, 5):
+        states, timestep = step(states, jnp.full(NUM, action))
+        one, alone = single(one, action)
+        np.testing.assert_allclose(one.body.x, states.body.x[2], atol=1e-5)
+        difference = np.asarray(alone.observation, int) - np.asarray(timestep.observation[2], int)
+        assert np.abs(difference).mean() < 0.1
+
+
+def test_nothing_is_compiled_twice(batch):
+    traces = 0
+
+    def count(states, actions):
+        nonlocal traces
+        traces += 1
+        return batch.step(states, actions)
+
+    program = jax.jit(count)
+    states, _ = batch.reset(jax.random.key(0))
+    for _ in range(3):
+        states, _ = program(states, jnp.zeros(NUM, jnp.int32))
+    assert traces == 1
+
+
+def test_extra_observations_are_those_of_the_reference():
+    from memory_maze.simulation import Simulation
+
+    env = Env("9x9", layouts=64, global_observables=True)
+    reference = Simulation("9x9", seed=5, engine="mujoco", global_observables=True)
+    expected = reference.reset()
+    observation = jax.jit(env.observe)(begin_scenario(reference.scenario))
+    assert observation.keys() == expected.keys()
+    for key in observation.keys() - {"image"}:
+        np.testing.assert_allclose(observation[key], expected[key], atol=1e-5, err_msg=key)
+    reference.close()
+
+
+def test_states_are_small(batch):
+    states, _ = batch.reset(jax.random.key(0))
+    states = dataclasses.replace(states, key=jax.random.key_data(states.key))
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(states)) / NUM < 8 * 1024
+
+
+def test_scenarios_are_loaded_as_they_are():
+    scenario = Scenario.from_text(
+        """
+        #########
+        #r  #  g#
+        #   #   #
+        #   #   #
+        ### # ###
+        #       #
+        # ##### #
+        #b  >   #
+        #########
+        """
+    ).fill(np.random.RandomState(0), 10)
+    state = begin_scenario(scenario)
+    assert [int(row) for row in state.maze.walls] == [
+        0,
+        0b0111110,
+        0,
+        0b1101011,
+        0b0001000,
+        0b0001000,
+        0b0001000,
+    ]
+    assert [int(row) for row in state.maze.rooms[-3:]] == [0b1110111] * 3
+    np.testing.assert_allclose(state.maze.objects[0], cell_to_world((1, 1), 9))
+    assert (float(state.body.x), float(state.body.y), float(state.body.steer)) == (0, -6, 0)
+
+
+DEVICES = """
+import json, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env
+batch = Batch(Env("9x9", layouts=64, seconds=3, image_only_obs=True), 8)
+states, _ = batch.reset(jax.random.key(0))
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "lanes"), P("lanes"))
+states = jax.device_put(states, sharding)
+local = Batch(batch.env, 8 // len(jax.devices()))
+lanes = {"in_specs": P("lanes"), "out_specs": P("lanes"), "check_vma": False}
+step = jax.jit(jax.shard_map(local.step, mesh=sharding.mesh, **lanes))
+sums = []
+for action in (1, 1, 4, 1, 2, 1):
+    states, timestep = step(states, jax.device_put(jnp.full(8, action), sharding))
+    sums.append([int(v) for v in np.asarray(timestep.observation.astype(jnp.uint32).sum((1, 2, 3)))])
+print(json.dumps({"devices": len(jax.devices()), "sums": sums, "x": np.asarray(states.body.x).tolist()}))
+"""
+
+
+def test_four_devices_give_the_same_as_one():
+    results = []
+    for count in (1, 4):
+        import os
+
+        variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+        result = subprocess.run(
+            [sys.executable, "-c", DEVICES], capture_output=True, text=True, env=variables, timeout=280
+        )
+        assert result.returncode == 0, result.stderr[-2000:]
+        results.append(json.loads(result.stdout.splitlines()[-1]))
+    assert [result["devices"] for result in results] == [1, 4]
+    np.testing.assert_allclose(results[0]["x"], results[1]["x"], atol=1e-5)
+    np.testing.assert_allclose(results[0]["sums"], results[1]["sums"], rtol=1e-3)
