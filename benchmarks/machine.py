@@ -68,7 +68,7 @@ def describe_gl() -> tuple[str, str | None]:
     from memory_maze.reference import gl
 
     environment = dict(os.environ)
-    context = gl.create_context(resolution=64)
+    context, _ = gl.create_context(resolution=64)
     try:
         context.make_current()
         return context.backend, _renderer_name()

@@ -193,16 +193,21 @@ def consume(images: jax.Array) -> jax.Array:
     return images.astype(jnp.uint32).sum()
 
 
-def time_program(step, states, num: int, config: Config, once: bool = False) -> dict[str, float]:
+def time_program(step, states, num: int, config: Config, once: bool = False) -> dict[str, Any]:
     """Median time of a step inside a scan, long enough to measure."""
 
-    @functools.partial(jax.jit, static_argnums=2)
+    @jax.jit
     def run(states, key, steps):
-        return jax.lax.scan(step, states, jax.random.split(key, steps))
+        def body(index, carry):
+            states, total = carry
+            states, number = step(states, jax.random.fold_in(key, index))
+            return states, total + number
 
+        return jax.lax.fori_loop(0, steps, body, (states, jnp.uint32(0)))
+
+    jax.block_until_ready(run(states, jax.random.key(0), 1))
     steps, elapsed = 4, 0.0
     while True:
-        jax.block_until_ready(run(states, jax.random.key(1), steps))
         begin = time.perf_counter()
         jax.block_until_ready(run(states, jax.random.key(1), steps))
         elapsed = time.perf_counter() - begin

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.scenario import Scenario, ScenarioError
+from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task
 
 console = Console()
@@ -34,6 +34,8 @@ class Demo:
     def run(self) -> None:
         from memory_maze.demo import run_demo
 
+        if not 1 <= self.steps <= 1000:
+            raise ValueError(f"steps must be from 1 to 1000, an episode of 9x9: got {self.steps}")
         for what, path in run_demo(self.out, self.steps, self.seed, self.fps).items():
             console.print(f"{what}: {path}", soft_wrap=True)
 
@@ -72,6 +74,8 @@ class ShowScenario:
         else:
             from memory_maze.sampler import Sampler
 
+            if self.episode < 0:
+                raise ValueError(f"episode must be 0 or more: got {self.episode}")
             sampler = Sampler(get_task(self.task), self.seed)
             for _ in range(self.episode + 1):
                 scenario = sampler.sample()
@@ -86,19 +90,35 @@ class Info:
     """Show versions and whether pictures can be drawn; include this in bug reports."""
 
     def run(self) -> None:
+        table = Table(show_header=False)
+        for package in ("memory-maze", "mujoco", "jax", "labmaze", "gymnasium", "dm-env", "numpy"):
+            table.add_row(package, _version(package))
+        table.add_row("python", platform.python_version())
+        table.add_row("OpenGL backend", _opengl())
+        reference = metadata.version("mujoco") == "3.10.0"
+        table.add_row("moves exactly as published", "yes" if reference else "no: that takes mujoco 3.10.0")
+        console.print(table)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _opengl() -> str:
+    """The backend that draws, or why none does."""
+    try:
         from memory_maze.simulation import Simulation
 
         simulation = Simulation("9x9", seed=0)
         simulation.reset()
-        table = Table(show_header=False)
-        for package in ("memory-maze", "mujoco", "labmaze", "gymnasium", "dm-env", "numpy"):
-            table.add_row(package, metadata.version(package))
-        table.add_row("python", platform.python_version())
-        table.add_row("OpenGL backend", simulation.engine.backend or "none")
-        reference = metadata.version("mujoco") == "3.10.0"
-        table.add_row("moves exactly as published", "yes" if reference else "no: that takes mujoco 3.10.0")
-        console.print(table)
+        backend = simulation.engine.backend or "none"
         simulation.close()
+    except (ImportError, RuntimeError) as error:
+        return f"none: {error}"
+    return backend
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +186,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     try:
         command.run()
-    except (ScenarioError, ValueError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        console.print(f"error: {error}", style="red", soft_wrap=True, markup=False)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        Console(stderr=True).print(f"error: {error}", style="red", soft_wrap=True, markup=False)
         sys.exit(1)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def layout_of(scenario: Scenario) -> np.ndarray:
     return (~walls[1:-1, 1:-1][::-1]).astype(np.uint8)
 
 
-def to_cells(metres: np.ndarray, size: int) -> np.ndarray:
+def to_cells(metres: Any, size: int) -> Any:
     """World metres as cells from the bottom left inner corner; cell centres are at k + 0.5."""
     return metres / CELL_METRES + size / 2
 

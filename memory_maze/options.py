@@ -41,19 +41,15 @@ class Options:
     """Draw the objects' colours from all six."""
 
     def __post_init__(self) -> None:
-        if not self.control_freq > 0:
-            raise ValueError(f"control_freq must be positive: got {self.control_freq}")
+        if not isinstance(self.control_freq, int | float | np.number) or not self.control_freq > 0:
+            raise ValueError(f"control_freq must be a positive number: got {self.control_freq!r}")
         substeps = 1 / (self.control_freq * PHYSICS_TIMESTEP)
         if substeps < 0.5 or abs(substeps - round(substeps)) > 1e-6:
             raise ValueError(
                 f"control_freq must divide {1 / PHYSICS_TIMESTEP:g} (physics steps a second), "
                 f"like 4, 8, 20 or 40: got {self.control_freq}"
             )
-        resolution = self.camera_resolution
-        if not isinstance(resolution, int) or not 8 <= resolution <= MAX_RESOLUTION:
-            raise ValueError(
-                f"camera_resolution must be an integer from 8 to {MAX_RESOLUTION}: got {resolution!r}"
-            )
+        check_resolution("camera_resolution", self.camera_resolution)
         if self.image_only_obs and not self.target_color_in_image:
             raise ValueError("image_only_obs needs target_color_in_image: nothing else shows the target")
         if self.show_path and not self.global_observables:
@@ -74,3 +70,9 @@ class Options:
                 hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
                 raise TypeError(f"unknown keyword {keyword!r}: {hint}")
         return cls(**keywords)
+
+
+def check_resolution(name: str, value: Any) -> None:
+    """Refuses what cannot be the side of a picture."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 8 <= value <= MAX_RESOLUTION:
+        raise ValueError(f"{name} must be an integer from 8 to {MAX_RESOLUTION}: got {value!r}")

@@ -23,6 +23,7 @@ from memory_maze.tasks import MAX_OBJECTS, Task
 
 MAX_SEED = 2**32 - 1
 _MAX_REGENERATIONS = 10_000
+_MAX_DRAWS = 100_000
 _TEXTURE_CHARACTERS = 10  # the published arena draws for '0' to '9' and uses the first nine
 
 _NUM_RAYS = 10
@@ -64,8 +65,8 @@ class Sampler:
             # The published constructor fails for the one seed in two billion that gives 0.
             random_seed=self._rng.randint(2147483648) or 1,
         )
-        # Past this many an episode is over: objects are more than a second apart.
-        self.num_draws = 2 * math.ceil(task.seconds) + 64
+        # More than an episode can take: objects are more than a second apart.
+        self.num_draws = min(2 * math.ceil(task.seconds) + 64, _MAX_DRAWS)
 
     def sample(self, draws_used: int = 1, touched: tuple[int, ...] = ()) -> Scenario:
         """The next episode."""

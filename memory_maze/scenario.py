@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import json
 import math
+import operator
 import os
 from collections import deque
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from memory_maze.files import replacing
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
 
-Cell = tuple[int, int]  # (row, column) in the grid with its outer wall; row 0 is the top
+Cell = tuple[int, int]  # (row, column) in the grid with its outer wall; row 0 is the top, as printed
 
 CELL_METRES = 2.0
 WALL, FLOOR, CORRIDOR = "*", " ", "."
@@ -69,7 +70,10 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.rooms:
             object.__setattr__(self, "rooms", find_rooms(self.walls))
-        check(self)
+        try:
+            check(self)
+        except (TypeError, AttributeError) as error:
+            raise ScenarioError(f"a field has the wrong type: {error}") from error
 
     @property
     def grid(self) -> int:
@@ -127,6 +131,7 @@ class Scenario:
         rows = [row[indent:] for row in rows]
         walls: list[str] = []
         spawns: list[Cell] = []
+        arrows: list[Cell] = []
         objects: dict[int, Cell] = {}
         for r, row in enumerate(rows):
             line = ""
@@ -134,9 +139,7 @@ class Scenario:
                 if char in "P><^v":
                     spawns.append((r, c))
                 if char in _HEADINGS:
-                    if heading is not None:
-                        raise ScenarioError(f"cell {(r, c)}: only one of > ^ < v may stand in a map")
-                    heading = _HEADINGS[char]
+                    arrows.append((r, c))
                 if char in _OBJECT_LETTERS:
                     color = _OBJECT_LETTERS[char]
                     if color in objects:
@@ -149,8 +152,15 @@ class Scenario:
                     raise ScenarioError(f"cell {(r, c)}: unknown character {char!r}; {_MAP_HELP}")
                 line += WALL if char in "#*" else FLOOR
             walls.append(line)
-        if heading is not None and len(spawns) > 1 and any(c in _HEADINGS for row in rows for c in row):
+        if len(arrows) > 1:
+            raise ScenarioError(f"cell {arrows[1]}: only one of > ^ < v may stand in a map")
+        if arrows and len(spawns) > 1:
             raise ScenarioError("a map holds either one start with a heading (> ^ < v) or starts P")
+        if arrows and (heading is not None or start_anywhere):
+            raise ScenarioError(f"cell {arrows[0]} sets the start: pass neither heading nor start_anywhere")
+        if arrows:
+            r, c = arrows[0]
+            heading = _HEADINGS[rows[r][c]]
         colors = tuple(sorted(objects))
         cells = tuple(objects[color] for color in colors)
         if start_anywhere:
@@ -166,7 +176,7 @@ class Scenario:
         )
 
     def to_text(self) -> str:
-        """The map of this scenario, as `from_text` reads it."""
+        """The map of this scenario, for `from_text`, which numbers objects by colour; no heading is kept."""
         grid = [list(row.replace(WALL, "#")) for row in self.walls]
         for r, c in self.spawns:
             grid[r][c] = "P"
@@ -193,7 +203,7 @@ class Scenario:
             raise ScenarioError(f"missing keys {sorted(missing)}")
         try:
             for key in ("objects", "spawns"):
-                fields[key] = tuple((int(row), int(column)) for row, column in fields[key])
+                fields[key] = tuple((operator.index(row), operator.index(col)) for row, col in fields[key])
             for key in ("colors", "draws", "hidden"):
                 if fields.get(key) is not None:
                     fields[key] = tuple(int(value) for value in fields[key])

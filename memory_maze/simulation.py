@@ -5,19 +5,19 @@ The gymnasium and dm_env adapters are thin layers over this.
 
 import dataclasses
 import math
-import numbers
+import operator
 import os
 from typing import Any, Protocol
 
 import numpy as np
 
 from memory_maze.observation import Observer, draw_border, draw_minimap, mark_path
-from memory_maze.options import ACTION_NAMES, ACTIONS, Options
+from memory_maze.options import ACTION_NAMES, ACTIONS, Options, check_resolution
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task, get_task
 
-ENGINES = ("jax", "mujoco")
+ENGINES = ("mujoco", "jax")
 
 Observation = np.ndarray | dict[str, np.ndarray]
 
@@ -71,7 +71,7 @@ class Simulation:
         seed: Of the whole sequence of episodes; None is fresh entropy.
         seconds: Another length of the episode.
         scenario: Played at every reset instead of random mazes; what it leaves open is drawn.
-        engine: "jax", or "mujoco", the reference.
+        engine: "mujoco", the reference, or "jax".
         render_resolution: Largest size of the pictures that `render` will be asked for.
         keywords: The fields of `Options`.
     """
@@ -83,7 +83,7 @@ class Simulation:
         seed: int | None = None,
         seconds: float | None = None,
         scenario: Scenario | str | os.PathLike[str] | None = None,
-        engine: str = "jax",
+        engine: str = "mujoco",
         render_resolution: int | None = None,
         **keywords: Any,
     ) -> None:
@@ -91,6 +91,12 @@ class Simulation:
         self.options = Options.from_keywords(keywords)
         if engine not in ENGINES:
             raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+        if self.options.show_path and self.options.camera_resolution < 2 * self.task.size:
+            raise ValueError(
+                f"the minimap takes {2 * self.task.size} pixels: camera_resolution is too small for it"
+            )
+        if render_resolution is not None:
+            check_resolution("render_resolution", render_resolution)
         self._fixed = None if scenario is None else self._load(scenario)
         self._sampler = self._make_sampler(seed)
         make = _make_jax if engine == "jax" else _make_mujoco
@@ -152,15 +158,16 @@ class Simulation:
         if seed is not None:
             self._sampler, self._sampled = self._make_sampler(seed), False
         draws_used = self._engine.draws_used if self._sampled else 1
+        touched = self._engine.touched if self._sampled else ()
+        # An interrupted reset leaves nothing half done: the next thing to do is another one.
+        self._steps_left, self._sampled = None, False
         if chosen is None:
-            touched = self._engine.touched if self._sampled else ()
-            self._scenario = self._sampler.sample(draws_used, touched)
+            drawn = self._sampler.sample(draws_used, touched)
         else:
-            self._scenario = self._sampler.fill(chosen, draws_used)
-        self._sampled = chosen is None
-        self._engine.reset(self._scenario)
-        self._observer = Observer(self._scenario)
-        self._steps_left = self.episode_steps
+            drawn = self._sampler.fill(chosen, draws_used)
+        self._engine.reset(drawn)
+        self._scenario, self._observer = drawn, Observer(drawn)
+        self._steps_left, self._sampled = self.episode_steps, chosen is None
         return self._observe()
 
     def step(self, action: Any) -> tuple[Observation, float, bool]:
@@ -197,8 +204,10 @@ class Simulation:
         )
 
     def _load(self, scenario: Scenario | str | os.PathLike[str]) -> Scenario:
-        if not isinstance(scenario, Scenario):
+        if isinstance(scenario, str | os.PathLike):
             scenario = Scenario.load(scenario)
+        if not isinstance(scenario, Scenario):
+            raise TypeError(f"scenario must be a Scenario, or the path of one: got {scenario!r}")
         size, count = scenario.size, len(scenario.objects)
         if (size, count) != (self.task.size, self.task.objects):
             raise ValueError(
@@ -214,12 +223,11 @@ class Simulation:
 
     def _control(self, action: Any) -> np.ndarray:
         if self.options.discrete_actions:
-            if isinstance(action, np.ndarray) and action.shape == ():
-                action = action.item()
-            if not isinstance(action, numbers.Integral) or not 0 <= action < len(ACTIONS):
+            index = _as_index(action)
+            if index is None or not 0 <= index < len(ACTIONS):
                 names = ", ".join(f"{i} {name}" for i, name in enumerate(ACTION_NAMES))
                 raise ValueError(f"wrong action {action!r}: actions are {names}")
-            return ACTIONS[int(action)]
+            return ACTIONS[index]
         control = np.asarray(action)
         if control.shape != (2,) or control.dtype.kind not in "fiu" or not np.isfinite(control).all():
             raise ValueError(
@@ -245,19 +253,29 @@ class Simulation:
         return image if options.image_only_obs else observation
 
 
-def _make_jax(task: Task, options: Options, render_resolution: int | None) -> Engine:
-    from memory_maze.engine.single import JaxEngine
+def _as_index(action: Any) -> int | None:
+    """The integer that an action is, also as an array of one; None if it is none."""
+    if isinstance(action, bool | np.bool_):
+        return None
+    try:
+        return operator.index(action)
+    except TypeError:
+        return None
 
+
+def _make_jax(task: Task, options: Options, render_resolution: int | None) -> Engine:
+    try:
+        from memory_maze.engine.single import JaxEngine
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        raise ModuleNotFoundError(
+            'engine="jax" needs jax: pip install "memory-maze[jax]"', name="jax"
+        ) from error
     return JaxEngine(options)
 
 
 def _make_mujoco(task: Task, options: Options, render_resolution: int | None) -> Engine:
-    try:
-        from memory_maze.reference.engine import MujocoEngine
-    except ModuleNotFoundError as error:
-        if error.name != "mujoco":
-            raise
-        raise ModuleNotFoundError(
-            'engine="mujoco" needs mujoco: pip install "memory-maze[mujoco]"', name="mujoco"
-        ) from error
+    from memory_maze.reference.engine import MujocoEngine
+
     return MujocoEngine(task.grid, options, render_resolution)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 MIN_SIZE, MAX_SIZE = 7, 31
 MAX_OBJECTS = 6
+MAX_SECONDS = 1_000_000
 # Slow control, so that an agent without hierarchy has a chance (paper, section 3.1).
 CONTROL_FREQ = 4.0
 
@@ -33,11 +34,11 @@ class Task:
             raise ValueError(f"size must be odd, from {MIN_SIZE} to {MAX_SIZE}: got {self.size}")
         if not 1 <= self.objects <= MAX_OBJECTS:
             raise ValueError(f"objects must be from 1 to {MAX_OBJECTS}: got {self.objects}")
-        if not self.seconds > 0:
-            raise ValueError(f"seconds must be positive: got {self.seconds}")
-        if not 1 <= self.room_min_size <= self.room_max_size:
+        if not 0.01 <= self.seconds <= MAX_SECONDS:
+            raise ValueError(f"seconds must be positive, at most {MAX_SECONDS:,}: got {self.seconds}")
+        if not 1 <= self.room_min_size <= self.room_max_size <= self.size:
             raise ValueError(
-                "room sizes must satisfy 1 <= room_min_size <= room_max_size: "
+                "room sizes must satisfy 1 <= room_min_size <= room_max_size <= size: "
                 f"got {self.room_min_size} and {self.room_max_size}"
             )
 

@@ -22,7 +22,7 @@ def run(*arguments, cwd=None):
 def test_help_names_every_command():
     result = run("--help")
     assert result.returncode == 0
-    for command in ("demo", "tasks", "scenario", "info"):
+    for command in ("demo", "tasks", "scenario", "info", "compare-engines"):
         assert command in result.stdout
 
 
@@ -72,6 +72,8 @@ def test_scenarios_are_drawn_saved_and_read(tmp_path):
         (["scenario", "--task", "8x8"], "no task '8x8'"),
         (["scenario", "missing.json"], "No such file"),
         (["scenario", "broken.txt"], "wrong shape"),
+        (["scenario", "--episode", "-1"], "episode must be 0 or more"),
+        (["demo", "--steps", "-1"], "steps must be from 1"),
     ],
 )
 def test_mistakes_are_explained_in_a_line(tmp_path, arguments, message):

@@ -155,3 +155,60 @@ def test_bad_egl_device(monkeypatch):
     monkeypatch.setenv("MUJOCO_EGL_DEVICE_ID", "99")
     with pytest.raises(gl.GLError, match="MUJOCO_EGL_DEVICE_ID=99"):
         gl.create_context(64)
+
+
+def test_dropped_environments_give_their_memory_back(tmp_path):
+    body = """
+    import gc, psutil
+    def use():
+        env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+        env.reset(seed=3)
+    for _ in range(3):
+        use()
+    gc.collect()
+    before = psutil.Process().memory_info().rss
+    for _ in range(8):
+        use()
+        gc.collect()
+    print((psutil.Process().memory_info().rss - before) >> 20)
+    """
+    (grown,) = run(tmp_path, body)
+    assert int(grown) < 100, "MB; each holds more than 60"
+
+
+def test_a_backend_that_cannot_draw_is_passed_over(monkeypatch):
+    from memory_maze.reference import renderer
+    from memory_maze.simulation import Simulation
+
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    calls = []
+
+    def fail_once(model, make=renderer._make_mjr):
+        calls.append(os.environ["MUJOCO_GL"])
+        raise gl.GLError("no GL functions")
+
+    simulation = Simulation("9x9", seed=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(renderer, "_make_mjr", fail_once)
+        with pytest.raises(gl.GLError, match="apt-get install"):
+            simulation.reset()
+    assert calls == ["egl", "osmesa"]
+    simulation.reset()
+    simulation.close()
+
+
+def test_an_interrupted_reset_can_be_repeated(monkeypatch):
+    from memory_maze.reference import engine
+    from memory_maze.simulation import Simulation
+
+    simulation = Simulation("9x9", seed=0)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "build_maze", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                simulation.reset()
+        with pytest.raises(RuntimeError, match="call reset"):
+            simulation.step(0)
+        simulation.reset()
+        simulation.step(0)
+    simulation.close()

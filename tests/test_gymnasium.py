@@ -186,7 +186,7 @@ def test_continuous_actions_are_the_controls(make):
         ({"task": "10x10"}, ValueError, "no task '10x10'"),
         ({"task": 9}, TypeError, "task must be"),
         ({"control_freq": 3}, ValueError, "control_freq must divide 200"),
-        ({"control_freq": 0}, ValueError, "must be positive"),
+        ({"control_freq": 0}, ValueError, "must be a positive number"),
         ({"control_freq": 1000}, ValueError, "control_freq must divide 200"),
         ({"camera_resolution": 0}, ValueError, "camera_resolution must be"),
         ({"camera_resolution": 64.0}, ValueError, "camera_resolution must be"),

@@ -41,13 +41,15 @@ env.reset()
 
 
 def test_there_are_examples():
-    assert len(SNIPPETS) == 3
+    assert len(SNIPPETS) == 5
 
 
-@pytest.mark.parametrize("code", [*SNIPPETS, PUBLISHED], ids=["gymnasium", "dm_env", "scenario", "published"])
+@pytest.mark.parametrize(
+    "code", [*SNIPPETS, PUBLISHED], ids=["gymnasium", "dm_env", "scenario", "vector", "batch", "published"]
+)
 def test_examples_run(code, tmp_path):
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""

@@ -95,10 +95,23 @@ def test_touch_distance():
     scenario = fill(ROOM, draws=(0,))
     x, y = cell_to_world(scenario.objects[0], 9)
     engine = MujocoEngine(9, Options())
-    for offset, reward in ((0.770, 1.0), (0.780, 0.0)):
+    for offset, reward in ((0.774, 1.0), (0.7755, 0.0)):
         engine.reset(scenario)
         engine.teleport((x, y - offset))
         assert engine.step(ACTIONS[0]) == reward
+
+
+def test_grazing_an_object_in_the_middle_of_a_step_counts():
+    engine = MujocoEngine(9, Options())
+    engine.reset(fill(ROOM, draws=(1, 0)))
+    x, y = cell_to_world(engine.scenario.objects[1], 9)
+    engine.teleport((-4.9, y - 0.765))
+    rewards, distances = [], []
+    for _ in range(22):
+        rewards.append(engine.step(ACTIONS[1]))
+        distances.append(float(np.hypot(*(engine.position - (x, y)))))
+    assert sum(rewards) == 1
+    assert min(distances) > 0.7747, "no step ends within reach"
 
 
 def test_a_lone_object_must_be_left_and_found_again():
@@ -131,7 +144,7 @@ def test_draws_run_out_without_harm():
 
 
 def test_speeds_are_the_published_ones():
-    """SPEC: 0.2215 m in the first step from rest, 0.4989 in the fifth; turns of 0.321 rad."""
+    """From rest: the wheel slips at first, then two metres a second."""
     engine = MujocoEngine(9, Options())
     engine.reset(fill(ROOM, draws=(0,)))
     engine.teleport((-5.0, 0.0))
@@ -139,7 +152,7 @@ def test_speeds_are_the_published_ones():
     for _ in range(5):
         engine.step(ACTIONS[1])
         xs.append(engine.position[0])
-    np.testing.assert_allclose(np.diff(xs), [0.2215, 0.4376, 0.4860, 0.4966, 0.4989], atol=0.02)
+    np.testing.assert_allclose(np.diff(xs), [0.2215, 0.4376, 0.4860, 0.4966, 0.4989], atol=2e-3)
 
 
 @pytest.mark.newest

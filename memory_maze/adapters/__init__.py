@@ -1,1 +1,1 @@
-"""Interfaces over a simulation: gymnasium and dm_env. There are no rules in here."""
+"""Interfaces over a simulation: gymnasium, its vectors, dm_env and gymnax. There are no rules in here."""

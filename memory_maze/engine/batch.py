@@ -33,7 +33,7 @@ class Batch:
         """One action for each maze."""
         over = states.step >= self.env.episode_steps
         moved, rewards = jax.vmap(self.env.advance)(states, actions)
-        key = jax.vmap(lambda key: jax.random.fold_in(key, 1))(states.key)
+        key = jax.vmap(lambda key: jax.random.fold_in(key, 2))(states.key)
         started = jax.vmap(self.env.draw)(key)
         states = jax.tree.map(lambda new, old: _select(over, new, old), started, moved)
         return states, Timestep(

@@ -200,11 +200,11 @@ def begin_scenario(scenario: Scenario) -> State:
     maze = Maze(
         walls=_bit_rows(layout_of(scenario) == 0),
         rooms=_bit_rows(rooms[1:-1, 1:-1][::-1]),
-        textures=np.array([WALL_TEXTURES.index(name) for name in scenario.textures], np.int32),
-        objects=np.array(objects, np.float32),
-        colors=np.array(scenario.colors, np.int32),
+        textures=jnp.array([WALL_TEXTURES.index(name) for name in scenario.textures], np.int32),
+        objects=jnp.array(objects, jnp.float32),
+        colors=jnp.array(scenario.colors, jnp.int32),
     )
-    state = _begin(
+    return _begin(
         jax.random.key(0),
         maze,
         np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
@@ -213,7 +213,6 @@ def begin_scenario(scenario: Scenario) -> State:
         touched=np.array([i in scenario.hidden for i in range(len(objects))]),
         draws=np.array(scenario.draws, np.int32),
     )
-    return jax.device_put(state)
 
 
 def _begin(
@@ -225,17 +224,17 @@ def _begin(
     touched: Any,
     draws: Any,
 ) -> State:
-    zero = np.float32(0)
+    zero = jnp.float32(0)
     return State(
         key=key,
         maze=maze,
         body=Body(spawn[0], spawn[1], zero, -heading, zero, zero, zero, zero, zero),
         target=target,
         touched=touched,
-        paid=np.bool_(False),
+        paid=jnp.bool_(False),
         draws=draws,
-        draws_used=np.int32(1),
-        step=np.int32(0),
+        draws_used=jnp.int32(1),
+        step=jnp.int32(0),
     )
 
 
@@ -245,6 +244,6 @@ def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
     return cells[jnp.argsort(scores)].astype(jnp.int32)
 
 
-def _bit_rows(cells: np.ndarray) -> np.ndarray:
+def _bit_rows(cells: np.ndarray) -> jax.Array:
     bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
-    return (cells * bits).sum(axis=1, dtype=np.uint32)
+    return jnp.asarray((cells * bits).sum(axis=1, dtype=np.uint32))

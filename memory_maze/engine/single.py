@@ -5,6 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import motion
@@ -87,22 +88,22 @@ class JaxEngine:
 
     def place(self, positions: np.ndarray, velocities: np.ndarray) -> None:
         """Takes over a state of the reference: x, y, z (m), steer and roll (rad), and their rates."""
-        x, y, z, steer = (np.float32(value) for value in positions[:4])
-        body = Body(x, y, z, steer, *(np.float32(value) for value in velocities))
+        x, y, z, steer = (jnp.float32(value) for value in positions[:4])
+        body = Body(x, y, z, steer, *(jnp.float32(value) for value in velocities))
         self._state = dataclasses.replace(self._state, body=body)
         self._look(_glance(self._options, self._atlas, self._state))
 
     def follow(self, target: int, draws_used: int) -> None:
         """Asks for the same object as the reference, where only one of them saw a touch."""
         self._state = dataclasses.replace(
-            self._state, target=np.int32(target), draws_used=np.int32(draws_used), paid=np.bool_(False)
+            self._state, target=jnp.int32(target), draws_used=jnp.int32(draws_used), paid=jnp.bool_(False)
         )
         self.target, self.draws_used = target, draws_used
 
     def teleport(self, position: tuple[float, float]) -> None:
         """Puts the ball at rest somewhere else, in metres, with the heading of the start."""
         body = begin_scenario(self.scenario).body
-        x, y = (np.float32(value) for value in position)
+        x, y = (jnp.float32(value) for value in position)
         self._state = dataclasses.replace(self._state, body=dataclasses.replace(body, x=x, y=y))
         self._look(_glance(self._options, self._atlas, self._state))
 
@@ -142,6 +143,6 @@ def _describe(options: Options, atlas: Any, state: State, reward: jax.Array) -> 
 
 def cache_programs() -> None:
     """Keeps compiled programs on disk, unless the user has chosen how: the next process starts at once."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder("programs")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -8,7 +8,6 @@ one bilinear fetch of four texels does the same.
 import dataclasses
 import functools
 import hashlib
-import os
 import struct
 import zipfile
 import zlib
@@ -18,7 +17,7 @@ import jax
 import labmaze.assets
 import numpy as np
 
-from memory_maze.files import replacing
+from memory_maze.files import cache_folder, replacing
 from memory_maze.scenario import WALL_TEXTURES
 
 STYLE = "style_01"
@@ -61,7 +60,7 @@ def texture_paths() -> list[Path]:
 
 def cache_path(sources: list[bytes]) -> Path:
     """Where the atlas of these files is kept: its name tells their contents and the format."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memory-maze"
+    folder = cache_folder("textures")
     digest = hashlib.sha256(_FORMAT.encode())
     for source in sources:
         digest.update(hashlib.sha256(source).digest())

@@ -17,6 +17,7 @@ class MujocoEngine:
 
     def __init__(self, grid: int, options: Options, render_resolution: int | None = None) -> None:
         self._options = options
+        self.draws_used, self.target = 1, 0
         self._look = make_look(options, seen_from_above=render_resolution is not None)
         self._renderer = Renderer(grid, self._look, max(options.camera_resolution, render_resolution or 0))
 

@@ -30,26 +30,36 @@ class Context(Protocol):
     def free(self) -> None: ...
 
 
-def create_context(resolution: int) -> Context:
-    """The first backend that works, or the one that MUJOCO_GL names."""
+def create_context(resolution: int, prepare: Callable[[], Any] = lambda: None) -> tuple[Context, Any]:
+    """The first backend in which `prepare` works, or the one that MUJOCO_GL names; and what it made."""
     wanted = os.environ.get("MUJOCO_GL", "").lower()
+    wanted = {"on": "", "1": "", "true": "", "enable": "", "enabled": "", "glx": "glfw"}.get(wanted, wanted)
     if wanted in ("off", "disable", "disabled", "0", "false"):
         raise GLError(f"MUJOCO_GL={wanted} switches pictures off: unset it, or set it to egl or osmesa")
     if wanted and wanted not in _CONTEXTS:
         raise GLError(f"MUJOCO_GL={wanted} is not known: use {', '.join(BACKENDS)}, or unset it")
     reasons = []
     for backend in (wanted,) if wanted else _default_backends():
-        try:
-            context = _CONTEXTS[backend](resolution)
-        except (GLError, OSError, ImportError, AttributeError) as error:
-            reasons.append(f"{backend}: {error}")
-            continue
+        before = os.environ.get("MUJOCO_GL")
         # MuJoCo 4 finds the matching GL library by this variable.
         os.environ["MUJOCO_GL"] = backend
-        return context
+        try:
+            context = _CONTEXTS[backend](resolution)
+            try:
+                context.make_current()
+                return context, prepare()
+            except GLError:
+                context.free()
+                raise
+        except (GLError, OSError, ImportError, AttributeError) as error:
+            reasons.append(f"{backend}: {error}")
+            os.environ.pop("MUJOCO_GL")
+            if before is not None:
+                os.environ["MUJOCO_GL"] = before
+    others = " or unset MUJOCO_GL, and" if wanted else ""
     raise GLError(
-        "no OpenGL for MuJoCo's pictures (" + "; ".join(reasons) + "). "
-        f"On Debian or Ubuntu: apt-get install {DEBIAN_PACKAGES}"
+        "no OpenGL for MuJoCo's pictures (" + "; ".join(reasons) + ")."
+        f"{others} on Debian or Ubuntu: apt-get install {DEBIAN_PACKAGES}"
     )
 
 

@@ -1,6 +1,5 @@
 """Pictures of a maze by MuJoCo's own renderer, with one GL context and one set of textures."""
 
-import atexit
 import os
 import weakref
 
@@ -15,8 +14,6 @@ _ROLES = int(mujoco.mjtTextureRole.mjNTEXROLE)
 _VERSION = tuple(int(part) for part in mujoco.__version__.split(".")[:2])
 # From 3.12 on MuJoCo anchors the texture of a plane at its corner instead of its middle.
 _ANCHORED_AT_CORNER = _VERSION >= (3, 12)
-
-_live: "weakref.WeakSet[Renderer]" = weakref.WeakSet()
 
 
 class Renderer:
@@ -61,17 +58,9 @@ class Renderer:
     def close(self) -> None:
         """Gives the GL context back; may be called twice."""
         self._closed = True
-        # A forked child must leave its parent's context alone.
-        if self._context is None or self._pid != os.getpid():
-            return
-        context, self._context = self._context, None
-        _live.discard(self)
-        try:
-            context.make_current()
-        except gl.GLError:
-            return  # someone closed the display; its contexts are gone with it
-        self._mjr.free()
-        context.free()
+        if self._context is not None:
+            self._context = None
+            self._release()
 
     def _draw(self, camera: str, resolution: int) -> np.ndarray:
         self._camera.fixedcamid = self._model.camera(camera).id
@@ -126,13 +115,33 @@ class Renderer:
         model = mujoco.MjModel.from_xml_string(xml)
         if _ANCHORED_AT_CORNER:
             _roll_wall_textures(model, self._look.wall_height)
-        self._context = gl.create_context(self.resolution)
-        self._context.make_current()
-        self._mjr = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
+        context, mjr = gl.create_context(self.resolution, lambda: _make_mjr(model))
+        # Also when the renderer is dropped without being closed, and before the interpreter ends.
+        self._release = weakref.finalize(self, _release, context, mjr, self._pid)
         self._texture_number = {name: index for index, name in enumerate(textures)}
         self._plane_number = {half: index for index, half in enumerate(planes)}
-        _live.add(self)
+        self._context, self._mjr = context, mjr
+
+
+def _make_mjr(model: mujoco.MjModel) -> mujoco.MjrContext:
+    try:
+        mjr = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
+    except mujoco.FatalError as error:
+        raise gl.GLError(str(error)) from error
+    mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, mjr)
+    return mjr
+
+
+def _release(context: gl.Context, mjr: mujoco.MjrContext, pid: int) -> None:
+    """Frees what a renderer holds; a forked child must leave its parent's context alone."""
+    if pid != os.getpid():
+        return
+    try:
+        context.make_current()
+    except gl.GLError:
+        return  # someone closed the display; its contexts are gone with it
+    mjr.free()
+    context.free()
 
 
 def _roll_wall_textures(model: mujoco.MjModel, wall_height: float) -> None:
@@ -146,10 +155,3 @@ def _roll_wall_textures(model: mujoco.MjModel, wall_height: float) -> None:
         texture = model.tex_data[start:end].reshape(height, -1)
         rows = round((0.5 - wall_height / 4) * height)
         texture[:] = np.roll(texture, -rows, axis=0)
-
-
-@atexit.register
-def _close_all() -> None:
-    """Before the interpreter takes MuJoCo and GL apart in any order."""
-    for renderer in list(_live):
-        renderer.close()
