@@ -52,19 +52,8 @@ class Sampler:
         self._randomize_colors = randomize_colors
         self._objects_on_floor = objects_on_floor
         self._colors = list(range(MAX_OBJECTS))
-        self._maze = labmaze.RandomMaze(
-            height=task.grid,
-            width=task.grid,
-            max_rooms=task.max_rooms,
-            room_min_size=task.room_min_size,
-            room_max_size=task.room_max_size,
-            spawns_per_room=1,
-            objects_per_room=task.objects_per_room,
-            max_variations=26,
-            simplify=True,
-            # The published constructor fails for the one seed in two billion that gives 0.
-            random_seed=self._rng.randint(2147483648) or 1,
-        )
+        # The published constructor fails for the one seed in two billion that gives 0.
+        self._maze = make_generator(task, self._rng.randint(2147483648) or 1)
         # More than an episode can take: objects are more than a second apart.
         self.num_draws = min(2 * math.ceil(task.seconds) + 64, _MAX_DRAWS)
 
@@ -142,6 +131,22 @@ class Sampler:
         for centre, radius in spheres:
             lengths = np.minimum(lengths, _ray_sphere((x, y, _RAY_HEIGHT), rays, centre, radius))
         return int(np.argmax(lengths))
+
+
+def make_generator(task: Task, seed: int) -> labmaze.RandomMaze:
+    """The generator of layouts, with the published settings."""
+    return labmaze.RandomMaze(
+        height=task.grid,
+        width=task.grid,
+        max_rooms=task.max_rooms,
+        room_min_size=task.room_min_size,
+        room_max_size=task.room_max_size,
+        spawns_per_room=1,
+        objects_per_room=task.objects_per_room,
+        max_variations=26,
+        simplify=True,
+        random_seed=seed,
+    )
 
 
 def check_seed(seed: int | None) -> int | None:

@@ -3,7 +3,6 @@
 The gymnasium and dm_env adapters are thin layers over this.
 """
 
-import dataclasses
 import math
 import operator
 import os
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from memory_maze.observation import Observer, draw_border, draw_minimap, mark_path
+from memory_maze.observation import Array, Observer, draw_border, draw_minimap, mark_path, observation_arrays
 from memory_maze.options import ACTION_NAMES, ACTIONS, Options, check_resolution
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
@@ -20,16 +19,6 @@ from memory_maze.tasks import Task, get_task
 ENGINES = ("mujoco", "jax")
 
 Observation = np.ndarray | dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Array:
-    """Shape, type and bounds of one observation."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    low: float
-    high: float
 
 
 class Engine(Protocol):
@@ -114,24 +103,7 @@ class Simulation:
     @property
     def observation_arrays(self) -> dict[str, Array]:
         """What each observation looks like; `image` stands alone with `image_only_obs`."""
-        size, count = self.task.size, self.task.objects
-        resolution = self.options.camera_resolution
-        image = Array((resolution, resolution, 3), np.uint8, 0, 255)
-        if self.options.image_only_obs:
-            return {"image": image}
-        arrays = {"image": image, "target_color": Array((3,), np.float64, 0, 1)}
-        if self.options.global_observables:
-            far = 1.5 * size  # more than the diagonal
-            arrays |= {
-                "agent_pos": Array((2,), np.float64, 0, size),
-                "agent_dir": Array((2,), np.float64, -1, 1),
-                "targets_vec": Array((count, 2), np.float64, -far, far),
-                "targets_pos": Array((count, 2), np.float64, 0, size),
-                "target_vec": Array((2,), np.float64, -far, far),
-                "target_pos": Array((2,), np.float64, 0, size),
-                "maze_layout": Array((size, size), np.uint8, 0, 2 if self.options.show_path else 1),
-            }
-        return arrays
+        return observation_arrays(self.task, self.options)
 
     @property
     def scenario(self) -> Scenario:

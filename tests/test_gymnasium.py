@@ -273,7 +273,11 @@ def test_render_does_not_change_observations(make):
 
 def test_vector_environments():
     for mode in ("sync", "async"):
-        envs = gymnasium.make_vec("memory_maze:MemoryMaze-9x9-v0", num_envs=2, vectorization_mode=mode)
+        # Spawned, because this process runs JAX too; test_gl.py forks.
+        settings = {"context": "spawn"} if mode == "async" else {}
+        envs = gymnasium.make_vec(
+            "memory_maze:MemoryMaze-9x9-v0", num_envs=2, vectorization_mode=mode, vector_kwargs=settings
+        )
         images, _ = envs.reset(seed=5)
         assert images.shape == (2, 64, 64, 3)
         single = Simulation("9x9", seed=6, image_only_obs=True)

@@ -5,11 +5,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
-from memory_maze.options import ACTIONS
+from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.scenario import Scenario
-from memory_maze.simulation import Array, Observation, Simulation
+from memory_maze.simulation import Observation, Simulation
 from memory_maze.tasks import Task
 
 RENDER_RESOLUTION = 256
@@ -41,17 +40,8 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         self.simulation = Simulation(task, render_resolution=resolution, **keywords)
         options = self.simulation.options
         self.metadata = self.metadata | {"render_fps": options.control_freq}
-        observations: dict[str, spaces.Space[Any]] = {
-            name: _box(array) for name, array in self.simulation.observation_arrays.items()
-        }
-        self.observation_space = (
-            observations["image"] if options.image_only_obs else spaces.Dict(observations)
-        )
-        self.action_space = (
-            spaces.Discrete(len(ACTIONS))
-            if options.discrete_actions
-            else spaces.Box(-1.0, 1.0, (2,), np.float64)
-        )
+        self.observation_space = observation_space(self.simulation.task, options)
+        self.action_space = action_space(options)
         self._window = None
 
     @property
@@ -100,7 +90,3 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
 
             self._window = Window(self.simulation.options.control_freq)
         self._window.show(self.simulation.render(self._render_resolution))
-
-
-def _box(array: Array) -> spaces.Box:
-    return spaces.Box(array.low, array.high, shape=array.shape, dtype=array.dtype)

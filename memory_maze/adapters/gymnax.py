@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.adapters.spaces import observation_arrays
 from memory_maze.engine.env import Env
 from memory_maze.engine.types import State
+from memory_maze.observation import observation_arrays
 from memory_maze.options import ACTIONS
 from memory_maze.tasks import Task
 

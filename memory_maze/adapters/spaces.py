@@ -5,30 +5,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from memory_maze.observation import observation_arrays
 from memory_maze.options import ACTIONS, Options
-from memory_maze.simulation import Array
 from memory_maze.tasks import Task
-
-
-def observation_arrays(task: Task, options: Options, floats: Any = np.float64) -> dict[str, Array]:
-    """What each observation looks like; `image` stands alone with `image_only_obs`."""
-    size, count, resolution = task.size, task.objects, options.camera_resolution
-    image = Array((resolution, resolution, 3), np.uint8, 0, 255)
-    if options.image_only_obs:
-        return {"image": image}
-    arrays = {"image": image, "target_color": Array((3,), floats, 0, 1)}
-    if options.global_observables:
-        far = 1.5 * size  # more than the diagonal
-        arrays |= {
-            "agent_pos": Array((2,), floats, 0, size),
-            "agent_dir": Array((2,), floats, -1, 1),
-            "targets_vec": Array((count, 2), floats, -far, far),
-            "targets_pos": Array((count, 2), floats, 0, size),
-            "target_vec": Array((2,), floats, -far, far),
-            "target_pos": Array((2,), floats, 0, size),
-            "maze_layout": Array((size, size), np.uint8, 0, 2 if options.show_path else 1),
-        }
-    return arrays
 
 
 def observation_space(task: Task, options: Options, floats: Any = np.float64) -> spaces.Space[Any]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import labmaze
 import numpy as np
 
 from memory_maze.files import cache_folder, replacing
+from memory_maze.sampler import make_generator
 from memory_maze.tasks import Task
 
 # At least as many as a run of 100 million steps plays episodes.
@@ -79,7 +79,7 @@ def load_bank(
 
 def _name(task: Task, size: int, seed: int, held_out: bool) -> str:
     """Says what is inside; a change of the task or of the generator gives another name."""
-    about = f"{_FORMAT} {labmaze.__name__} {dataclasses.replace(task, seconds=1)}"
+    about = f"{_FORMAT} {dataclasses.replace(task, seconds=1)}"
     kind = "heldout" if held_out else "train"
     return f"{task.name}-{kind}-{size}-{seed}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
 
@@ -174,18 +174,7 @@ def _arrays(bank: Bank) -> list[np.ndarray]:
 def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
     """Layouts of one generator; those without room for all objects are left out, as in the reference."""
     state = np.random.SeedSequence([seed, int(held_out), index]).generate_state(1)[0]
-    maze = labmaze.RandomMaze(
-        height=task.grid,
-        width=task.grid,
-        max_rooms=task.max_rooms,
-        room_min_size=task.room_min_size,
-        room_max_size=task.room_max_size,
-        spawns_per_room=1,
-        objects_per_room=task.objects_per_room,
-        max_variations=26,
-        simplify=True,
-        random_seed=int(state) % (2**31 - 1) + 1,
-    )
+    maze = make_generator(task, int(state) % (2**31 - 1) + 1)
     rows = []
     slots = task.max_rooms * task.objects_per_room
     for _ in range(_CHUNK):
