@@ -302,11 +302,12 @@ def test_views_that_cannot_be_drawn():
 
 
 def test_atlas_is_cached_and_rebuilt_if_damaged(tmp_path, monkeypatch):
+    monkeypatch.delenv("MEMORY_MAZE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     pixels = np.random.RandomState(0).randint(256, size=(2, 16, 16, 3), dtype=np.uint8)
     sources = [png(image, tmp_path, "RGB") for image in pixels]
     path = textures.cache_path(sources)
-    assert path.parent == tmp_path / "memory-maze"
+    assert path.parent == tmp_path / "memory-maze" / "textures"
     assert path != textures.cache_path(sources[::-1])
     first = textures.load_arrays(path, sources)
     written = path.read_bytes()

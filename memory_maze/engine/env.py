@@ -207,11 +207,11 @@ def begin_scenario(scenario: Scenario) -> State:
     return _begin(
         jax.random.key(0),
         maze,
-        np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
-        np.float32(scenario.heading),
-        np.int32(scenario.draws[0]),
-        touched=np.array([i in scenario.hidden for i in range(len(objects))]),
-        draws=np.array(scenario.draws, np.int32),
+        jnp.array(cell_to_world(scenario.spawns[0], scenario.grid), jnp.float32),
+        jnp.float32(scenario.heading),
+        jnp.int32(scenario.draws[0]),
+        touched=jnp.array([i in scenario.hidden for i in range(len(objects))]),
+        draws=jnp.array(scenario.draws, jnp.int32),
     )
 
 
