@@ -30,7 +30,25 @@ def reference_table(report: dict) -> str:
     )
 
 
-TABLES = {"results/reference.json": reference_table}
+def throughput_table(report: dict) -> str:
+    """One environment and batches, wherever they were measured."""
+    lines = ["| | | mazes | steps a second |", "|---|---|---|---|"]
+    names = {"jax": "JAX engine", "mujoco": "MuJoCo reference", "published": "published package"}
+    for task, result in report["results"].items():
+        for name, value in result["engines"].items():
+            lines.append(f"| {task} | {names[name]} | 1 | {value:,.0f} |")
+        for num, batch in result["batches"].items():
+            lines.append(
+                f"| {task} | JAX engine, batched | {int(num):,} | {batch['steps_per_second']:,.0f} |"
+            )
+    return "\n".join(lines) + f"\n\nOn {report['device']}, {report['date'][:10]}, every pixel consumed."
+
+
+TABLES = {
+    "results/reference.json": reference_table,
+    "results/throughput-cpu.json": throughput_table,
+    "results/throughput-gpu.json": throughput_table,
+}
 
 
 def fill(text: str) -> str:
