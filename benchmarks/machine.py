@@ -31,7 +31,9 @@ def describe_run(graphics: bool = True) -> dict[str, Any]:
 def command_line() -> str:
     script = Path(sys.argv[0]).resolve()
     name = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
-    return shlex.join(["python", str(name), *sys.argv[1:]])
+    # Folders outside of the project say nothing to others.
+    arguments = [Path(a).name if Path(a).is_absolute() else a for a in sys.argv[1:]]
+    return shlex.join(["python", str(name), *arguments])
 
 
 def run_git(*arguments: str) -> str | None:

@@ -41,7 +41,11 @@ def throughput_table(report: dict) -> str:
             lines.append(
                 f"| {task} | JAX engine, batched | {int(num):,} | {batch['steps_per_second']:,.0f} |"
             )
-    return "\n".join(lines) + f"\n\nOn {report['device']}, {report['date'][:10]}, every pixel consumed."
+    hardware = report["hardware"]
+    where = f"{hardware['cores']} cores ({hardware['cpu']})"
+    if not report["device"].startswith("cpu"):
+        where = "one " + report["device"].partition(" ")[2]
+    return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; every pixel is consumed."
 
 
 TABLES = {
