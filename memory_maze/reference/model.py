@@ -121,14 +121,14 @@ def merge_cells(layer: tuple[str, ...], char: str) -> list[tuple[int, int, int, 
     Greedy from the top left, as in the published arena. Odd sides keep the textures, which are
     anchored in the middle of a plane, aligned to cells.
     """
-    todo = np.array([[cell == char for cell in row] for row in layer])
+    uncovered = np.array([[cell == char for cell in row] for row in layer])
     rectangles = []
-    for top, left in itertools.product(*map(range, todo.shape)):
-        if not todo[top, left]:
+    for top, left in itertools.product(*map(range, uncovered.shape)):
+        if not uncovered[top, left]:
             continue
-        width, best, best_area = todo.shape[1], (1, 1), 0
-        for bottom in range(top, todo.shape[0]):
-            run = todo[bottom, left : left + width]
+        width, best, best_area = uncovered.shape[1], (1, 1), 0
+        for bottom in range(top, uncovered.shape[0]):
+            run = uncovered[bottom, left : left + width]
             width = len(run) if run.all() else int(np.argmin(run))
             width -= width % 2 == 0
             if width <= 0:
@@ -137,7 +137,7 @@ def merge_cells(layer: tuple[str, ...], char: str) -> list[tuple[int, int, int, 
             if rows % 2 == 1 and rows * width > best_area:
                 best, best_area = (rows, width), rows * width
         rows, columns = best
-        todo[top : top + rows, left : left + columns] = False
+        uncovered[top : top + rows, left : left + columns] = False
         rectangles.append((top, left, top + rows, left + columns))
     return rectangles
 
