@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+import os
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,15 @@ import numpy as np
 
 from memory_maze.engine import motion
 from memory_maze.engine.env import begin_scenario, make_view, render_state
+from memory_maze.engine.render import View
 from memory_maze.engine.targets import collect
-from memory_maze.engine.textures import load_atlas
+from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
 from memory_maze.files import cache_folder
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
+
+MIN_DRAWS = 4096  # more than a sampled episode of any published task has
 
 
 class Glance(NamedTuple):
@@ -29,29 +33,40 @@ class Glance(NamedTuple):
 
 
 class JaxEngine:
-    """One maze at a time. `reset` with a complete scenario, then `step` with two controls."""
+    """One maze at a time. `reset` with a complete scenario, then `step` with two controls.
+
+    It runs on the CPU: one maze is too little work for a GPU. JAX starts with the first reset, so that an
+    environment that was only made can be forked, as gymnasium's asynchronous vectors do.
+    """
 
     backend = None
+    _process: ClassVar[int | None] = None
 
     def __init__(self, options: Options) -> None:
         cache_programs()
         # The border is the interface's concern.
-        self._options = dataclasses.replace(options, image_only_obs=False, target_color_in_image=False)
-        self._atlas = load_atlas()
+        self._view = dataclasses.replace(make_view(options), border=False)
+        # Only what changes the program, so that variants share it.
+        self._play = functools.partial(_play, self._view, options.substeps, options.good_visibility)
+        self._atlas: Atlas | None = None
 
     def reset(self, scenario: Scenario) -> None:
         """Starts the episode of a complete scenario."""
-        self.scenario = scenario
-        self._state = begin_scenario(scenario)
-        self._touched = scenario.hidden
-        self._look(_glance(self._options, self._atlas, self._state))
+        self._check_process()
+        if self._atlas is None:
+            self._device = _choose_device()
+            self._atlas = jax.device_put(load_atlas(), self._device)
+        self.scenario, self._touched = scenario, scenario.hidden
+        with jax.default_device(self._device):
+            self._state = begin_scenario(scenario)
+        self._change(draws=_pad_draws(scenario))
+        self._look()
 
     def step(self, control: np.ndarray) -> float:
         """Holds a control (roll, steer) for one action and returns the reward."""
-        self._state, glance = _step(self._options, self._atlas, self._state, np.asarray(control, np.float32))
+        self._check_process()
         self._touched = ()
-        self._look(glance)
-        return float(self._reward)
+        return self._look(control)
 
     def image(self) -> np.ndarray:
         """What the camera of this variant sees, without the border."""
@@ -59,8 +74,10 @@ class JaxEngine:
 
     def draw(self, top: bool, resolution: int) -> np.ndarray:
         """The first-person or the top view at a resolution."""
-        options = dataclasses.replace(self._options, top_camera=top, camera_resolution=resolution)
-        return np.array(_glance(options, self._atlas, self._state).image)
+        view = dataclasses.replace(self._view, top=top, resolution=resolution)
+        if view == self._view:
+            return self.image()
+        return np.array(_draw(view, self._atlas, self._state))
 
     @property
     def position(self) -> np.ndarray:
@@ -88,61 +105,92 @@ class JaxEngine:
 
     def place(self, positions: np.ndarray, velocities: np.ndarray) -> None:
         """Takes over a state of the reference: x, y, z (m), steer and roll (rad), and their rates."""
-        x, y, z, steer = (jnp.float32(value) for value in positions[:4])
-        body = Body(x, y, z, steer, *(jnp.float32(value) for value in velocities))
-        self._state = dataclasses.replace(self._state, body=body)
-        self._look(_glance(self._options, self._atlas, self._state))
+        self._change(body=Body(*np.asarray([*positions[:4], *velocities], np.float32)))
+        self._look()
 
     def follow(self, target: int, draws_used: int) -> None:
         """Asks for the same object as the reference, where only one of them saw a touch."""
-        self._state = dataclasses.replace(
-            self._state, target=jnp.int32(target), draws_used=jnp.int32(draws_used), paid=jnp.bool_(False)
-        )
+        self._change(target=np.int32(target), draws_used=np.int32(draws_used), paid=np.bool_(False))
         self.target, self.draws_used = target, draws_used
 
     def teleport(self, position: tuple[float, float]) -> None:
         """Puts the ball at rest somewhere else, in metres, with the heading of the start."""
-        body = begin_scenario(self.scenario).body
-        x, y = (jnp.float32(value) for value in position)
-        self._state = dataclasses.replace(self._state, body=dataclasses.replace(body, x=x, y=y))
-        self._look(_glance(self._options, self._atlas, self._state))
+        x, y = np.asarray(position, np.float32)
+        self._change(body=dataclasses.replace(begin_scenario(self.scenario).body, x=x, y=y))
+        self._look()
 
     def close(self) -> None:
         """Nothing to free."""
 
-    def _look(self, glance: Glance) -> None:
-        self._image, self._pose, target, draws_used, self._reward = jax.device_get(glance)
+    def _check_process(self) -> None:
+        """JAX would wait forever for threads that a fork left behind."""
+        if JaxEngine._process is None:
+            JaxEngine._process = os.getpid()
+        if JaxEngine._process != os.getpid():
+            raise RuntimeError(
+                "JAX does not survive a fork: play in spawned processes (for gymnasium's vectors "
+                'context="spawn"), or fork before the first reset'
+            )
+
+    def _change(self, **fields: Any) -> None:
+        # Arrays that were not put there by name would make another program of the next step.
+        self._state = jax.device_put(dataclasses.replace(self._state, **fields), self._device)
+
+    def _look(self, control: np.ndarray | None = None) -> float:
+        """Moves by a control, if there is one, and takes in what is seen then; returns the reward."""
+        moves = control is not None
+        control = np.asarray(control if moves else (0, 0), np.float32)
+        self._state, glance = self._play(self._atlas, self._state, control, moves)
+        self._image, self._pose, target, draws_used, reward = jax.device_get(glance)
         self.target, self.draws_used = int(target), int(draws_used)
+        return float(reward)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _step(options: Options, atlas: Any, state: State, control: jax.Array) -> tuple[State, Glance]:
-    body, touched = motion.move(
-        state.body,
-        control,
-        state.maze,
-        substeps=options.substeps,
-        floating_objects=options.good_visibility,
-    )
-    state, reward = collect(state, touched | state.touched)
-    state = dataclasses.replace(state, body=body)
-    return state, _describe(options, atlas, state, reward)
+def _choose_device() -> jax.Device | None:
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None  # JAX_PLATFORMS leaves it out
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _glance(options: Options, atlas: Any, state: State) -> Glance:
-    return _describe(options, atlas, state, jax.numpy.float32(0))
+def _pad_draws(scenario: Scenario) -> np.ndarray:
+    """The draws, and those that follow when they run out: as many in all episodes, for one program."""
+    assert scenario.draws is not None
+    size = max(MIN_DRAWS, 1 << len(scenario.draws).bit_length())
+    draws = np.arange(size, dtype=np.int32) % len(scenario.objects)
+    draws[: len(scenario.draws)] = scenario.draws
+    return draws
 
 
-def _describe(options: Options, atlas: Any, state: State, reward: jax.Array) -> Glance:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _play(
+    view: View, substeps: int, floating: bool, atlas: Atlas, state: State, control: jax.Array, moves: bool
+) -> tuple[State, Glance]:
+    """One program for steps and resets, which only look: compiling it is most of the start."""
+    body, touched = motion.move(state.body, control, state.maze, substeps=substeps, floating_objects=floating)
+    after, reward = collect(state, touched | state.touched)
+    after = dataclasses.replace(after, body=body)
+    # What stays the same is passed on as it is, without a copy.
+    state = jax.tree.map(lambda new, old: old if new is old else jnp.where(moves, new, old), after, state)
     body = state.body
-    pose = jax.numpy.stack([body.x, body.y, body.z, body.steer])
-    image = render_state(make_view(options), atlas, state)
-    return Glance(image, pose, state.target, state.draws_used, reward)
+    pose = jnp.stack([body.x, body.y, body.z, body.steer])
+    return state, Glance(render_state(view, atlas, state), pose, state.target, state.draws_used, reward)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _draw(view: View, atlas: Atlas, state: State) -> jax.Array:
+    return render_state(view, atlas, state)
 
 
 def cache_programs() -> None:
     """Keeps compiled programs on disk, unless the user has chosen how: the next process starts at once."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder("programs")))
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    folder = cache_folder("programs")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(folder, os.W_OK):  # JAX would warn of every program that it cannot keep
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

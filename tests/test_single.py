@@ -1,0 +1,110 @@
+"""The JAX engine, one maze at a time: few programs, silent, and safe around forks."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from memory_maze import Sampler, tasks
+from memory_maze.engine import single
+from memory_maze.engine.single import JaxEngine
+from memory_maze.options import ACTIONS, Options
+
+SCENARIO = Sampler(tasks.TASKS["9x9"], 5).sample()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = JaxEngine(Options())
+    engine.reset(SCENARIO)
+    engine.step(ACTIONS[1])
+    return engine
+
+
+def run(code, **variables):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | variables,
+    )
+
+
+def test_one_program_for_resets_steps_and_episodes_of_any_length(engine):
+    programs = single._play._cache_size()
+    engine.teleport((0.0, 0.0))
+    engine.follow(1, 2)
+    engine.step(ACTIONS[0])
+    other = JaxEngine(Options(global_observables=True, randomize_colors=True))
+    other.reset(dataclasses.replace(SCENARIO, draws=(0,)))
+    other.step(ACTIONS[2])
+    assert single._play._cache_size() == programs
+
+
+def test_draws_go_on_when_they_run_out():
+    scenario = dataclasses.replace(SCENARIO, draws=(2, 2, 0))
+    draws = single._pad_draws(scenario)
+    assert draws[:9].tolist() == [scenario.draw(i) for i in range(9)]
+
+
+def test_looking_does_not_move(engine):
+    engine.reset(SCENARIO)
+    positions, velocities = engine.state
+    assert not velocities.any()
+    engine.place(positions, velocities)
+    np.testing.assert_array_equal(engine.state[0], positions)
+
+
+def test_pictures_of_other_views_do_not_change_the_own(engine):
+    before = engine.image()
+    assert engine.draw(top=True, resolution=32).shape == (32, 32, 3)
+    np.testing.assert_array_equal(engine.draw(top=False, resolution=64), before)
+    engine.image()[:] = 0
+    np.testing.assert_array_equal(engine.image(), before)
+
+
+def test_it_runs_on_the_cpu(engine):
+    devices = {device for leaf in jax.tree.leaves(engine._state) for device in leaf.devices()}
+    assert devices == {jax.local_devices(backend="cpu")[0]}
+
+
+def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path):
+    (tmp_path / "file").touch()
+    code = "import jax; from memory_maze.engine.single import cache_programs as f; f(); print(jax.config.{})"
+    result = run(code.format("jax_compilation_cache_dir"), MEMORY_MAZE_CACHE=str(tmp_path / "file"))
+    assert (result.stdout, result.stderr) == ("None\n", "")
+
+
+def test_gymnasium_forks_environments_that_it_only_made():
+    result = run("""
+import gymnasium
+envs = gymnasium.make_vec("memory_maze:MemoryMaze-9x9-v0", num_envs=2, vectorization_mode="async")
+envs.reset(seed=5)
+print(envs.step([1, 2])[0].shape)
+envs.close()
+""")
+    assert (result.stdout, result.stderr) == ("(2, 64, 64, 3)\n", "")
+
+
+def test_a_fork_after_playing_is_refused():
+    result = run("""
+import os, warnings, gymnasium
+env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+env.reset(seed=3)
+warnings.simplefilter("ignore")  # JAX's own, of the fork
+if os.fork() == 0:
+    for play in (lambda: env.step(1), gymnasium.make("memory_maze:MemoryMaze-9x9-v0").reset):
+        try:
+            play()
+        except RuntimeError as error:
+            print('context="spawn"' in str(error), flush=True)
+    os._exit(0)
+os.wait()
+env.step(1)
+""")
+    assert (result.stdout, result.stderr) == ("True\nTrue\n", "")
