@@ -10,7 +10,6 @@ export PYTHON
 .PHONY: demo test test-slow lint newest setup-dev benchmark peer clean
 
 demo:
-	@scripts/system.sh
 	@scripts/venv.sh $(VENV) video constraints.txt
 	$(BIN)/memory-maze demo --out demo
 

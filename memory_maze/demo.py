@@ -34,8 +34,8 @@ class Wanderer:
         return self._action
 
 
-def run_demo(out: Path, steps: int, seed: int, fps: int) -> dict[str, Path]:
-    """Walks through each size and writes a contact sheet, a sheet of all variants, and a video."""
+def run_demo(out: Path, steps: int, seed: int, fps: int, engine: str = "jax") -> dict[str, Path]:
+    """Walks through each size with an engine; writes a contact sheet, one of all variants, and a video."""
     imageio = _import_video()
     out.mkdir(parents=True, exist_ok=True)
     paths = {
@@ -45,10 +45,10 @@ def run_demo(out: Path, steps: int, seed: int, fps: int) -> dict[str, Path]:
     }
     with Progress() as progress:
         bar = progress.add_task("walking", total=len(TASKS) * steps)
-        walks = {name: walk(name, steps, seed, lambda: progress.advance(bar)) for name in TASKS}
+        walks = {name: walk(name, steps, seed, engine, lambda: progress.advance(bar)) for name in TASKS}
         bar = progress.add_task("variants", total=len(VARIANTS))
         variants = {
-            variant or "base": variant_picture(variant, seed, lambda: progress.advance(bar))
+            variant or "base": variant_picture(variant, seed, engine, lambda: progress.advance(bar))
             for variant in VARIANTS
         }
     chosen = np.linspace(0, steps, 6, dtype=int)
@@ -66,9 +66,17 @@ def run_demo(out: Path, steps: int, seed: int, fps: int) -> dict[str, Path]:
     return paths
 
 
-def walk(task: str, steps: int, seed: int, tick) -> list[np.ndarray]:
+def walk(task: str, steps: int, seed: int, engine: str, tick) -> list[np.ndarray]:
     """First-person and top view side by side, for the start and every step."""
-    simulation = Simulation(task, seed=seed, image_only_obs=True, render_resolution=PICTURE)
+    # Observed at the size that is shown, so that one program does both.
+    simulation = Simulation(
+        task,
+        seed=seed,
+        engine=engine,
+        image_only_obs=True,
+        camera_resolution=PICTURE,
+        render_resolution=PICTURE,
+    )
     policy = Wanderer(seed)
     simulation.reset()
     frames = []
@@ -82,9 +90,9 @@ def walk(task: str, steps: int, seed: int, tick) -> list[np.ndarray]:
     return frames
 
 
-def variant_picture(variant: str, seed: int, tick) -> np.ndarray:
+def variant_picture(variant: str, seed: int, engine: str, tick) -> np.ndarray:
     """What a variant of 9x9 observes at the start, enlarged."""
-    env = gymnasium.make(env_id("9x9", variant))
+    env = gymnasium.make(env_id("9x9", variant), engine=engine)
     observation, _ = env.reset(seed=seed)
     env.close()
     tick()

@@ -60,7 +60,7 @@ class Simulation:
         seed: Of the whole sequence of episodes; None is fresh entropy.
         seconds: Another length of the episode.
         scenario: Played at every reset instead of random mazes; what it leaves open is drawn.
-        engine: "mujoco", the reference, or "jax".
+        engine: "jax", or "mujoco": the reference, which repeats published episodes exactly.
         render_resolution: Largest size of the pictures that `render` will be asked for.
         keywords: The fields of `Options`.
     """
@@ -72,7 +72,7 @@ class Simulation:
         seed: int | None = None,
         seconds: float | None = None,
         scenario: Scenario | str | os.PathLike[str] | None = None,
-        engine: str = "mujoco",
+        engine: str = "jax",
         render_resolution: int | None = None,
         **keywords: Any,
     ) -> None:
@@ -235,15 +235,12 @@ def _as_index(action: Any) -> int | None:
         return None
 
 
+# Imported here, so that each engine loads only what it needs.
+
+
 def _make_jax(task: Task, options: Options, render_resolution: int | None) -> Engine:
-    try:
-        from memory_maze.engine.single import JaxEngine
-    except ModuleNotFoundError as error:
-        if error.name != "jax":
-            raise
-        raise ModuleNotFoundError(
-            'engine="jax" needs jax: pip install "memory-maze[jax]"', name="jax"
-        ) from error
+    from memory_maze.engine.single import JaxEngine
+
     return JaxEngine(options)
 
 

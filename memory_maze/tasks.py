@@ -104,8 +104,8 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
 def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":
     """A task as a `dm_env.Environment`.
 
-    Keywords: `seed`, `seconds`, `engine`, and every field of `memory_maze.Options` (the published
-    names: `control_freq`, `discrete_actions`, `image_only_obs`, ...).
+    Keywords: `seed`, `seconds`, `engine` ("jax", or "mujoco" for exactly the published episodes), and
+    every field of `memory_maze.Options` (the published names: `control_freq`, `image_only_obs`, ...).
     """
     from memory_maze.adapters.dm_env import MemoryMaze
 

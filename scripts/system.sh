@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that OpenGL can draw without a screen: installs what is missing where it may, names it where it may not.
+# Makes sure that OpenGL can draw MuJoCo's pictures without a screen, for the tests: installs what is missing where it
+# may, names it where it may not.
 #   scripts/system.sh [extra package ...]
 set -euo pipefail
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,8 @@ def test_info_tells_the_versions():
 
     result = run("info")
     assert result.returncode == 0, result.stderr
+    assert version("jax") in result.stdout
+    assert "1 cpu" in result.stdout
     assert mujoco.__version__ in result.stdout
     assert ("yes" in result.stdout) == (mujoco.__version__ == "3.10.0")
 

@@ -10,8 +10,10 @@ from memory_maze import make_task, tasks
 
 
 class ConformanceTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    engine = "jax"
+
     def make_object_under_test(self):
-        return tasks.memory_maze_9x9(seed=0, global_observables=True, seconds=2)
+        return tasks.memory_maze_9x9(seed=0, engine=self.engine, global_observables=True, seconds=2)
 
     def tearDown(self):
         self.environment.close()
@@ -20,7 +22,17 @@ class ConformanceTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
 
 class ContinuousConformanceTest(ConformanceTest):
     def make_object_under_test(self):
-        return tasks.memory_maze_15x15(seed=0, image_only_obs=True, discrete_actions=False, seconds=2)
+        return tasks.memory_maze_15x15(
+            seed=0, engine=self.engine, image_only_obs=True, discrete_actions=False, seconds=2
+        )
+
+
+class ReferenceConformanceTest(ConformanceTest):
+    engine = "mujoco"
+
+
+class ReferenceContinuousConformanceTest(ContinuousConformanceTest):
+    engine = "mujoco"
 
 
 @pytest.mark.parametrize("size", ["9x9", "11x11", "13x13", "15x15"])
@@ -41,7 +53,6 @@ def test_the_keywords_of_the_published_readme():
         camera_resolution=64,
         control_freq=4.0,
         discrete_actions=True,
-        engine="mujoco",
     )
     timestep = env.reset()
     assert timestep.observation["maze_layout"].shape == (9, 9)
@@ -69,10 +80,13 @@ def test_other_tasks():
     env.close()
 
 
-def test_types_of_observations():
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_types_of_observations(engine):
     """Types and ranges, through the published constructor."""
-    env = tasks.memory_maze_9x9(seed=3, global_observables=True)
+    env = tasks.memory_maze_9x9(seed=3, engine=engine, global_observables=True)
     observation = env.reset().observation
+    for name, spec in env.observation_spec().items():
+        spec.validate(observation[name])
     assert observation["target_color"].dtype == np.float64
     assert observation["agent_pos"].dtype == np.float64
     assert observation["maze_layout"].dtype == np.uint8

@@ -1,4 +1,7 @@
-"""Contexts in processes, threads and numbers; every backend; what is said when none works."""
+"""The graphics of the MuJoCo engine.
+
+Contexts in processes, threads and numbers; every backend; what is said when none works.
+"""
 
 import os
 import subprocess
@@ -14,7 +17,7 @@ import gymnasium, multiprocessing, threading
 import memory_maze
 
 def picture(seed=3):
-    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0", engine="mujoco")
     env.reset(seed=seed)
     image = env.step(1)[0]
     env.close()
@@ -81,7 +84,7 @@ def test_fork_after_drawing(tmp_path, expected):
 def test_an_open_environment_does_not_cross_a_fork(tmp_path):
     body = """
     import os
-    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0", engine="mujoco")
     env.reset(seed=3)
     if os.fork() == 0:
         try:
@@ -98,7 +101,7 @@ def test_an_open_environment_does_not_cross_a_fork(tmp_path):
 
 def test_threads_may_take_turns(tmp_path, expected):
     body = """
-    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0", engine="mujoco")
     env.reset(seed=3)
     thread = threading.Thread(target=lambda: print(env.step(1)[0].sum()))
     thread.start()
@@ -111,7 +114,8 @@ def test_threads_may_take_turns(tmp_path, expected):
 @pytest.mark.newest
 def test_several_environments_in_one_process(tmp_path, expected):
     body = """
-    envs = [gymnasium.make(f"memory_maze:MemoryMaze-{v}-v0") for v in ("9x9", "9x9-Top", "15x15", "9x9")]
+    names = ("9x9", "9x9-Top", "15x15", "9x9")
+    envs = [gymnasium.make(f"memory_maze:MemoryMaze-{name}-v0", engine="mujoco") for name in names]
     for env in envs:
         env.reset(seed=3)
     images = [env.step(1)[0] for env in envs]
@@ -124,7 +128,7 @@ def test_several_environments_in_one_process(tmp_path, expected):
 def test_a_closed_environment_says_so():
     from memory_maze.simulation import Simulation
 
-    simulation = Simulation("9x9", seed=0)
+    simulation = Simulation("9x9", seed=0, engine="mujoco")
     simulation.reset()
     simulation.close()
     simulation.close()
@@ -161,7 +165,7 @@ def test_dropped_environments_give_their_memory_back(tmp_path):
     body = """
     import gc, psutil
     def use():
-        env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+        env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0", engine="mujoco")
         env.reset(seed=3)
     for _ in range(3):
         use()
@@ -187,7 +191,7 @@ def test_a_backend_that_cannot_draw_is_passed_over(monkeypatch):
         calls.append(os.environ["MUJOCO_GL"])
         raise gl.GLError("no GL functions")
 
-    simulation = Simulation("9x9", seed=0)
+    simulation = Simulation("9x9", seed=0, engine="mujoco")
     with monkeypatch.context() as patch:
         patch.setattr(renderer, "_make_mjr", fail_once)
         with pytest.raises(gl.GLError, match="apt-get install"):
@@ -201,7 +205,7 @@ def test_an_interrupted_reset_can_be_repeated(monkeypatch):
     from memory_maze.reference import engine
     from memory_maze.simulation import Simulation
 
-    simulation = Simulation("9x9", seed=0)
+    simulation = Simulation("9x9", seed=0, engine="mujoco")
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(engine, "build_maze", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

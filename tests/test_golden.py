@@ -30,7 +30,8 @@ def load(name):
 
 def make_simulation(name):
     task, seed, _ = name.split("-")
-    return Simulation(task, seed=int(seed.removeprefix("seed")), global_observables=True)
+    seed = int(seed.removeprefix("seed"))
+    return Simulation(task, seed=seed, engine="mujoco", global_observables=True)
 
 
 def play(simulation, golden, prefix):

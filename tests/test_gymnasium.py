@@ -10,7 +10,8 @@ from gymnasium.utils.env_checker import check_env
 import memory_maze
 from memory_maze import ENV_IDS, Scenario, make_task
 from memory_maze.adapters.gymnasium import MemoryMazeEnv
-from memory_maze.simulation import Simulation
+from memory_maze.engine.single import JaxEngine
+from memory_maze.simulation import ENGINES, Simulation
 
 MAP = """
 ###########
@@ -27,13 +28,18 @@ MAP = """
 """
 
 
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
 @pytest.fixture
-def make():
+def make(engine):
     """`gymnasium.make` whose environments are closed after the test."""
     envs = []
 
     def make(name="9x9", **keywords):
-        envs.append(gymnasium.make(f"memory_maze:MemoryMaze-{name}-v0", **keywords))
+        envs.append(gymnasium.make(f"memory_maze:MemoryMaze-{name}-v0", engine=engine, **keywords))
         return envs[-1]
 
     yield make
@@ -46,11 +52,16 @@ def test_there_are_64_ids():
     assert "MemoryMaze-13x13-Oracle-ExtraObs-v0" in ENV_IDS
 
 
+def test_jax_is_the_default():
+    env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
+    assert isinstance(env.unwrapped.simulation.engine, JaxEngine)
+
+
 @pytest.mark.parametrize("name", ENV_IDS)
-def test_every_id_passes_the_checker(name):
+def test_every_id_passes_the_checker(name, engine):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        env = gymnasium.make(f"memory_maze:{name}", render_mode="rgb_array")
+        env = gymnasium.make(f"memory_maze:{name}", engine=engine, render_mode="rgb_array")
         check_env(env.unwrapped)
         env.close()
 
@@ -97,11 +108,11 @@ def test_observations_agree_with_each_other(make):
         assert (observation["image"][0] == border).all()
 
 
-def test_seeds_at_reset_are_seeds_of_the_published_constructor(make):
+def test_seeds_at_reset_are_seeds_of_the_published_constructor(make, engine):
     env = make("9x9")
     first, _ = env.reset(seed=11)
     second, _ = env.reset()
-    again = Simulation("9x9", seed=11, image_only_obs=True)
+    again = Simulation("9x9", seed=11, engine=engine, image_only_obs=True)
     np.testing.assert_array_equal(first, again.reset())
     np.testing.assert_array_equal(second, again.reset())
     np.testing.assert_array_equal(env.reset(seed=11)[0], first)
@@ -273,7 +284,7 @@ def test_render_does_not_change_observations(make):
 
 def test_vector_environments():
     for mode in ("sync", "async"):
-        # Spawned, because this process runs JAX too; test_gl.py forks.
+        # Spawned, because this process runs JAX; test_processes.py forks.
         settings = {"context": "spawn"} if mode == "async" else {}
         envs = gymnasium.make_vec(
             "memory_maze:MemoryMaze-9x9-v0", num_envs=2, vectorization_mode=mode, vector_kwargs=settings

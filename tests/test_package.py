@@ -29,16 +29,43 @@ def test_importing_loads_no_extra():
         ("pygame", "from memory_maze.window import Window; Window(4)", "memory-maze[play]"),
         ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "memory-maze[video]"),
         (
-            "jax",
-            "from memory_maze.simulation import Simulation; Simulation(engine='jax')",
-            "memory-maze[jax]",
+            "mujoco",
+            "from memory_maze.simulation import Simulation; Simulation(engine='mujoco')",
+            'engine="mujoco" needs MuJoCo: pip install "memory-maze[mujoco]"',
         ),
+        ("mujoco", "import memory_maze.compare_report", "memory-maze[mujoco]"),
     ],
 )
 def test_missing_extras_name_the_remedy(module, code, remedy):
     result = run(f"import sys; sys.modules[{module!r}] = None\n{code}")
     assert result.returncode == 1
     assert remedy in result.stderr.splitlines()[-1]
+
+
+def test_the_default_needs_neither_mujoco_nor_opengl():
+    result = run("""
+import sys
+for name in ("mujoco", "OpenGL", "glfw", "pygame", "imageio", "PIL"):
+    sys.modules[name] = None
+import gymnasium, memory_maze
+env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0", render_mode="rgb_array")
+env.reset(seed=1)
+print(env.step(1)[0].shape, env.render().shape)
+env.close()
+print([name for name in sys.modules if name.startswith("memory_maze.reference")])
+""")
+    assert result.stdout == "(64, 64, 3) (256, 256, 3)\n[]\n"
+    assert result.stderr == ""
+
+
+def test_commands_without_mujoco():
+    block = "import sys; sys.modules['mujoco'] = None\nfrom memory_maze.cli import main\n"
+    result = run(f"{block}main(['compare-engines'])")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "memory-maze[mujoco]" in result.stderr
+    result = run(f"{block}main(['info'])")
+    assert result.returncode == 0, result.stderr
 
 
 def test_types_are_shipped():

@@ -52,7 +52,7 @@ def test_same_seed_same_episode():
     actions = np.random.RandomState(0).randint(6, size=60)
     runs = []
     for _ in range(2):
-        simulation = Simulation("11x11", seed=7, global_observables=True)
+        simulation = Simulation("11x11", engine="mujoco", seed=7, global_observables=True)
         rows = [simulation.reset()] + [simulation.step(int(action))[0] for action in actions]
         runs.append(rows)
         simulation.close()
@@ -128,7 +128,7 @@ def test_a_lone_object_must_be_left_and_found_again():
 
 def test_an_object_in_the_centre_is_hidden_at_first_and_pays_at_once():
     """Errata 1: seed 68 of 9x9, in which it is also the first target."""
-    simulation = Simulation("9x9", seed=68, top_camera=True, camera_resolution=256)
+    simulation = Simulation("9x9", engine="mujoco", seed=68, top_camera=True, camera_resolution=256)
     first = simulation.reset()["image"]
     assert simulation.scenario.hidden == (simulation.engine.target,)
     after, reward, _ = simulation.step(0)
@@ -158,7 +158,7 @@ def test_speeds_are_the_published_ones():
 @pytest.mark.newest
 @pytest.mark.parametrize(("size", "objects"), [(7, 6), (7, 1), (21, 5), (31, 6)])
 def test_other_sizes_play(size, objects):
-    simulation = Simulation(make_task(size, objects), seed=1, global_observables=True)
+    simulation = Simulation(make_task(size, objects), engine="mujoco", seed=1, global_observables=True)
     observation = simulation.reset()
     assert observation["maze_layout"].shape == (size, size)
     assert observation["targets_pos"].shape == (objects, 2)
@@ -176,15 +176,15 @@ def test_materials_fit_into_the_renderer():
 
 
 def test_longer_episodes():
-    simulation = Simulation("9x9", seconds=3)
+    simulation = Simulation("9x9", engine="mujoco", seconds=3)
     assert simulation.episode_steps == 12
-    assert Simulation("9x9", seconds=10_000).episode_steps == 40_000
-    assert Simulation("15x15", control_freq=40).episode_steps == 40_000
+    assert Simulation("9x9", engine="mujoco", seconds=10_000).episode_steps == 40_000
+    assert Simulation("15x15", engine="mujoco", control_freq=40).episode_steps == 40_000
 
 
 @pytest.mark.newest
 def test_a_thousand_resets_do_not_grow():
-    simulation = Simulation("9x9", seed=0)
+    simulation = Simulation("9x9", engine="mujoco", seed=0)
     for _ in range(30):
         simulation.reset()
     before = psutil.Process().memory_info().rss

@@ -37,10 +37,12 @@ def test_recordings_cover_the_cases():
     }
 
 
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=name_of)
-def test_seeds_draw_what_the_published_package_draws(sequence):
+def test_seeds_draw_what_the_published_package_draws(sequence, engine):
     """The ball is put onto targets as in the recording; the next maze depends on how many it took."""
-    simulation = Simulation(sequence[0]["task"], seed=sequence[0]["seed"], **sequence[0]["keywords"])
+    first = sequence[0]
+    simulation = Simulation(first["task"], seed=first["seed"], engine=engine, **first["keywords"])
     for record in sequence:
         simulation.reset()
         assert_same_draws(simulation.scenario, record)

@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import sys, gymnasium, memory_maze
-env = gymnasium.make("memory_maze:MemoryMaze-9x9-HiFreq-v0", render_mode="human")
+env = gymnasium.make("memory_maze:MemoryMaze-9x9-HiFreq-v0", engine="ENGINE", render_mode="human")
 env.reset(seed=3)
 for _ in range(3):
     env.step(1)
@@ -40,33 +40,34 @@ def screen():
     server.wait(10)
 
 
-def run(environment):
-    removed = ("MUJOCO_GL", "SDL_VIDEODRIVER")
+def run(environment, engine, script=SCRIPT):
+    removed = ("MUJOCO_GL", "SDL_VIDEODRIVER", "DISPLAY")
     base = {key: value for key, value in os.environ.items() if key not in removed}
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, env=base | environment
+        [sys.executable, "-c", script.replace("ENGINE", engine)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=base | environment,
     )
 
 
-def test_human_mode_opens_a_window(screen):
-    result = run({"DISPLAY": screen})
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_human_mode_opens_a_window(screen, engine):
+    result = run({"DISPLAY": screen}, engine)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "x11 (768, 768, 3) True (31, 113, 176)"
 
 
 def test_glfw_draws_the_same(screen):
-    result = run({"DISPLAY": screen, "MUJOCO_GL": "glfw"})
+    result = run({"DISPLAY": screen, "MUJOCO_GL": "glfw"}, "mujoco")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "x11 (768, 768, 3) True (31, 113, 176)"
 
 
-def test_human_mode_without_a_screen_goes_on_with_a_warning():
-    environment = {
-        key: value for key, value in os.environ.items() if key not in ("DISPLAY", "SDL_VIDEODRIVER")
-    }
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, env=environment
-    )
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_human_mode_without_a_screen_goes_on_with_a_warning(engine):
+    result = run({}, engine)
     assert result.returncode == 0, result.stderr
     assert "there is no screen" in result.stderr
 
@@ -77,13 +78,7 @@ def test_the_window_keeps_the_pace():
     )
     script = script.replace("import pygame", "print('took', time.time() - t); import pygame")
     started = time.time()
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"SDL_VIDEODRIVER": "dummy"},
-    )
+    result = run({"SDL_VIDEODRIVER": "dummy"}, "jax", script)
     assert result.returncode == 0, result.stderr
     took = float(result.stdout.split("took")[1].split()[0])
     assert 0.6 < took < time.time() - started, "three steps at four a second"

@@ -13,7 +13,10 @@ from memory_maze.tasks import Task
 
 
 class MemoryMaze(dm_env.Environment):
-    """Memory Maze as a `dm_env.Environment`; arguments as for `Simulation`."""
+    """Memory Maze as a `dm_env.Environment`; arguments as for `Simulation`.
+
+    Played by the JAX engine, or by MuJoCo with `engine="mujoco"`.
+    """
 
     def __init__(self, task: str | Task = "9x9", **keywords: Any) -> None:
         self.simulation = Simulation(task, **keywords)

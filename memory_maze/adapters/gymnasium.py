@@ -17,6 +17,7 @@ RENDER_RESOLUTION = 256
 class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     """Memory Maze for gymnasium; arguments as for `Simulation`.
 
+    Played by the JAX engine, or by MuJoCo with `engine="mujoco"`.
     `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` goes on in it. Pass
     `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
     """
