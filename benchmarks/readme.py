@@ -34,8 +34,10 @@ def throughput_table(report: dict) -> str:
     """One environment and batches, wherever they were measured."""
     lines = ["| | | mazes | steps a second |", "|---|---|---|---|"]
     names = {"jax": "JAX engine", "mujoco": "MuJoCo reference", "published": "published package"}
+    on_cpu = report["device"].startswith("cpu")
     for task, result in report["results"].items():
-        for name, value in result["engines"].items():
+        # One maze runs on the CPU wherever batches run.
+        for name, value in result["engines"].items() if on_cpu else ():
             lines.append(f"| {task} | {names[name]} | 1 | {value:,.0f} |")
         for num, batch in result["batches"].items():
             lines.append(
@@ -43,21 +45,38 @@ def throughput_table(report: dict) -> str:
             )
     hardware = report["hardware"]
     where = f"{hardware['cores']} cores ({hardware['cpu']})"
-    if not report["device"].startswith("cpu"):
+    if not on_cpu:
         where = "one " + report["device"].partition(" ")[2]
     return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; every pixel is consumed."
+
+
+def start_table(report: dict) -> str:
+    """From a new process to the first step."""
+    lines = ["| | the first time | from then on |", "|---|---|---|"]
+    for task, result in report["results"].items():
+        cold, warm = (result[kind]["total_seconds"] for kind in ("cold", "warm"))
+        lines.append(f"| {task} | {cold:.1f} s | {warm:.1f} s |")
+    hardware = report["hardware"]
+    return (
+        "\n".join(lines)
+        + f"\n\nMedians on {hardware['cores']} cores ({hardware['cpu']}),"
+        + (f" {report['date'][:10]}.")
+    )
 
 
 TABLES = {
     "results/reference.json": reference_table,
     "results/throughput-cpu.json": throughput_table,
     "results/throughput-gpu.json": throughput_table,
+    "results/start.json": start_table,
 }
 
 
 def fill(text: str) -> str:
     """The README with every table between its markers drawn anew."""
     for name, draw in TABLES.items():
+        if not (ROOT / name).exists():
+            continue
         table = draw(json.loads((ROOT / name).read_text()))
         pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
         text, count = re.subn(pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Compares this package with the published one: speed, resets, start and memory, in the same run.
+"""Compares the MuJoCo engine with the published package: speed, resets, start and memory, in the same run.
 
     python benchmarks/reference.py            about 4 minutes; writes results/reference.json
     python benchmarks/reference.py --quick    less than a minute; writes build/reference-quick.json
@@ -100,7 +100,8 @@ def main(config: Config) -> None:
     environment = {**os.environ, "MUJOCO_GL": run["hardware"]["gl_backend"]}
     # Isolated, so that the published package is not shadowed by ours.
     peer = [str(config.peer_python or install_peer(config.peer_folder)), "-I"]
-    sides = {"ours": Side([sys.executable], environment), "theirs": Side(peer, environment)}
+    ours = Side([sys.executable], environment, {"engine": "mujoco"})
+    sides = {"ours": ours, "theirs": Side(peer, environment)}
     versions = {name: check_versions(name, side) for name, side in sides.items()}
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(TASKS) * len(sides) * (effort.starts + effort.rounds + 1))
@@ -174,6 +175,8 @@ class Side:
 
     python: list[str]
     environment: dict[str, str]
+    keywords: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """For the constructors of this package alone."""
 
     @contextlib.contextmanager
     def start(self) -> Generator["Worker", None, None]:
@@ -191,7 +194,7 @@ class Side:
             except OSError as error:
                 raise BenchmarkError(f"cannot run {self.python[0]}: {error.strerror}") from error
             try:
-                yield Worker(self.python[0], process, noise)
+                yield Worker(self.python[0], process, noise, self.keywords)
             finally:
                 process.kill()
                 process.communicate()
@@ -204,6 +207,11 @@ class Worker:
     name: str
     process: subprocess.Popen[str]
     noise: IO[str]
+    keywords: dict[str, Any]
+
+    def open(self, task: str, seed: int) -> dict[str, Any]:
+        """Makes the environment and resets it."""
+        return self.ask("open", task=task, seed=seed, keywords=self.keywords)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         requests, answers = self.process.stdin, self.process.stdout
@@ -266,7 +274,7 @@ def measure_starts(
     for _ in range(effort.starts):
         for name, side in sides.items():
             with side.start() as worker:
-                seconds[name].append(worker.ask("open", task=task, seed=seed)["seconds"])
+                seconds[name].append(worker.open(task, seed)["seconds"])
             tick()
     return seconds
 
@@ -281,7 +289,7 @@ def measure_turns(
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(side.start()) for name, side in sides.items()}
         for worker in workers.values():
-            worker.ask("open", task=task, seed=seed)
+            worker.open(task, seed)
         for _ in range(effort.rounds):
             for name, worker in workers.items():
                 walks[name].append(worker.ask("walk", resets=effort.resets, steps=effort.steps))

@@ -39,12 +39,12 @@ def take_stdout():
 class Bench:
     """One environment and the random walk through it."""
 
-    def open(self, task, seed):
+    def open(self, task, seed, keywords):
         """Import, construction and first reset: only their sum does not depend on what is lazy."""
         start = time.perf_counter()
         from memory_maze import tasks
 
-        self.env = getattr(tasks, f"memory_maze_{task}")(seed=seed, image_only_obs=True)
+        self.env = getattr(tasks, f"memory_maze_{task}")(seed=seed, image_only_obs=True, **keywords)
         self.env.reset()
         seconds = time.perf_counter() - start
         self.actions = np.random.RandomState(seed)
