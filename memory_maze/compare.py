@@ -1,213 +1,271 @@
-"""Both engines side by side on the same scenarios and actions: how far apart are they?"""
+"""The JAX engine beside the reference on the same scenarios and actions: how far apart are they?
+
+`compare_record` plays in MuJoCo. Here the JAX engine repeats a record, from the reference's state before
+each action or on its own from the same start, and the two are compared.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine.single import JaxEngine
-from memory_maze.observation import Observer, shortest_path
+from memory_maze.compare_record import Job, Record, Witness, draw_scenarios, plan, steer_to_target
+from memory_maze.engine import motion, targets
+from memory_maze.engine.env import Env
+from memory_maze.engine.types import Body, State
 from memory_maze.options import ACTIONS, Options
-from memory_maze.reference.engine import MujocoEngine
-from memory_maze.sampler import Sampler
-from memory_maze.scenario import WALL, Scenario
-from memory_maze.tasks import Task
+from memory_maze.scenario import CELL_METRES, Scenario, cell_to_world
+from memory_maze.tasks import TASKS, Task
 
-# Uniform noise, and a walk that mostly goes forward; each action of the latter is held for a while.
-POLICIES = {"random": (1 / 6,) * 6, "forward": (0.02, 0.6, 0.06, 0.06, 0.13, 0.13)}
-CONTACT_DISTANCE = 0.2  # the ball's radius
-
-
-@dataclasses.dataclass
-class Comparison:
-    """Errors of the JAX engine against the reference."""
-
-    psnr: list[float] = dataclasses.field(default_factory=list)
-    """Of each picture, in dB."""
-    free_metres: list[float] = dataclasses.field(default_factory=list)
-    """After one action from the same state, away from walls."""
-    free_radians: list[float] = dataclasses.field(default_factory=list)
-    wall_metres: list[float] = dataclasses.field(default_factory=list)
-    """The same at walls."""
-    wall_radians: list[float] = dataclasses.field(default_factory=list)
-    touches: int = 0
-    """Actions that ended a while at an object in either engine."""
-    touches_apart: int = 0
-    """Those of them in which only one engine saw a touch."""
-    pictures: list[tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
-    """Some pairs: of the JAX engine, of the reference."""
-
-    def summary(self) -> dict[str, Any]:
-        """The figures that are judged."""
-        return {
-            "pictures": len(self.psnr),
-            "psnr_mean": float(np.mean(self.psnr)),
-            "psnr_min": float(np.min(self.psnr)),
-            "actions_free": len(self.free_metres),
-            "free_rms_metres": _rms(self.free_metres),
-            "free_rms_radians": _rms(self.free_radians),
-            "actions_at_walls": len(self.wall_metres),
-            "wall_rms_metres": _rms(self.wall_metres),
-            "wall_rms_radians": _rms(self.wall_radians),
-            "touches": self.touches,
-            "touches_apart": self.touches_apart,
-        }
+# One program for each size: all records are cut to this many runs and actions.
+LANES, STEPS = 100, 100
+_LAYOUTS = 64  # of the bank, which is not drawn from
+_SHELL, _HEAD = ("shell",), ("head", "face")
 
 
-def compare_states(
-    task: Task,
-    options: Options,
-    *,
-    episodes: int,
-    steps: int,
-    seed: int,
-    picture_every: int = 5,
-    tick: Callable[[], None] = lambda: None,
-) -> Comparison:
-    """Walks the reference; before each action the JAX engine takes over its state and does the same."""
-    result = Comparison()
-    reference, engine = MujocoEngine(task.grid, options), JaxEngine(options)
-    rng = np.random.RandomState(seed)
-    sampler = Sampler(task, seed, objects_on_floor=not options.good_visibility)
-    for episode in range(episodes):
-        scenario = sampler.sample()
-        for player in (reference, engine):
-            player.reset(scenario)
-        actions = walk_actions(rng, steps, list(POLICIES)[episode % 2])
-        for t, action in enumerate(actions):
-            engine.place(*reference.state)
-            if t % picture_every == 0:
-                result.psnr.append(psnr(engine.image(), reference.image()))
-                if t == 0 or len(result.pictures) < 6:
-                    result.pictures.append((engine.image(), reference.image()))
-            if episode % 4 == 3:  # towards the target, so that objects are touched
-                action = steer_to_target(scenario, reference)
-            _compare_action(result, scenario, reference, engine, ACTIONS[action])
-            tick()
-    reference.close()
-    return result
+class Given(NamedTuple):
+    """What the reference tells the JAX engine before an action."""
+
+    action: Any  # () int8
+    piloted: Any  # () bool: choose instead, by the same rule
+    follow: Any  # () bool: take over the rest, otherwise go on from the own state
+    body: Body
+    target: Any  # () int32
+    draws_used: Any  # () int32
+    touched: Any  # (T,) bool: at reset alone
 
 
-def _compare_action(
-    result: Comparison, scenario: Scenario, reference: MujocoEngine, engine: JaxEngine, control: np.ndarray
-) -> None:
-    before = reference.state[0]
-    wanted = reference.target
-    rewards = [player.step(control) for player in (reference, engine)]
-    result.touches += any(rewards)
-    result.touches_apart += rewards[0] != rewards[1]
-    if rewards[0] != rewards[1] or engine.target != reference.target:
-        engine.follow(reference.target, reference.draws_used)
-    assert reference.target == engine.target, wanted
-    after, ours = reference.state[0], engine.state[0]
-    way = np.linspace(before[:2], after[:2], 10)
-    near = min(wall_distance(place, scenario) for place in way) < CONTACT_DISTANCE + 0.02
-    metres = float(np.hypot(*(after - ours)[:2]))
-    radians = float(abs(after[3] - ours[3]))
-    (result.wall_metres if near else result.free_metres).append(metres)
-    (result.wall_radians if near else result.free_radians).append(radians)
+class Outcome(NamedTuple):
+    """What the JAX engine made of it; (R, S, ...) for a whole record."""
+
+    place: Any  # (3,): x, y (m), steer (rad)
+    touched: Any  # (T,) bool
+    reward: Any  # ()
+    target: Any  # (): the next one
 
 
-def path_lengths(task: Task, policy: str, *, runs: int, steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Metres walked in `steps` actions by each engine, for the same mazes and actions."""
-    rng, sampler = np.random.RandomState(seed), Sampler(task, seed)
-    scenarios = [sampler.sample() for _ in range(runs)]
-    actions = np.stack([walk_actions(rng, steps, policy) for _ in range(runs)])
-    reference = MujocoEngine(task.grid, Options())
-    places = np.empty((runs, steps + 1, 2))
-    for run, scenario in enumerate(scenarios):
-        reference.reset(scenario)
-        places[run, 0] = reference.position
-        for t in range(steps):
-            reference.step(ACTIONS[actions[run, t]])
-            places[run, t + 1] = reference.position
-    reference.close()
-    return {"mujoco": _lengths(places), "jax": _lengths(_walk_batch(scenarios, actions))}
+class Engine:
+    """Repeats records of one task."""
+
+    def __init__(self, task: str, **keywords: Any) -> None:
+        self.env = Env(task, layouts=_LAYOUTS, target_color_in_image=False, **keywords)
+        self._scan = jax.jit(self._scan_actions)
+        self._render = jax.jit(jax.vmap(self.env.render))
+
+    def repeat(self, job: Job, record: Record, *, follow: bool) -> Outcome:
+        """All runs of a record; if `follow`, each action from the reference's state before it."""
+        scenarios = draw_scenarios(job)
+        lanes = min(LANES, job.runs)
+        parts = []
+        for first in range(0, job.runs, lanes):
+            runs = np.minimum(np.arange(first, first + lanes), job.runs - 1)
+            states, given = self._prepare([scenarios[run] for run in runs], record, runs, follow)
+            points = np.stack([plan(scenarios[run]) for run in runs])
+            parts.append(self._play(states, points, given))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: job.runs], *parts)
+
+    def draw(self, scenes: list[tuple[Scenario, np.ndarray]]) -> np.ndarray:
+        """Pictures without border of scenarios with the reference's state in them."""
+        states = self._load([scenario for scenario, _ in scenes])
+        body = to_body(np.stack([state for _, state in scenes]))
+        unhidden = jnp.zeros_like(states.touched)
+        return np.asarray(self._render(dataclasses.replace(states, body=body, touched=unhidden)))
+
+    def _prepare(self, scenarios: list[Scenario], record: Record, runs: np.ndarray, follow: bool):
+        states = self._load(scenarios)
+        actions = record.actions[runs]
+        hidden = np.zeros((*actions.shape, states.touched.shape[-1]), bool)
+        hidden[:, 0] = states.touched
+        follows = np.full(actions.shape, follow)
+        follows[:, 0] = True
+        given = Given(
+            action=actions,
+            piloted=record.piloted[runs] & (not follow),
+            follow=follows,
+            body=to_body(record.before[runs]),
+            target=record.target[runs].astype(np.int32),
+            draws_used=record.draws_used[runs].astype(np.int32),
+            touched=hidden,
+        )
+        return states, given
+
+    def _load(self, scenarios: list[Scenario]) -> State:
+        states = [dataclasses.replace(self.env.load(scenario), key=None) for scenario in scenarios]
+        keys = jax.random.split(jax.random.key(0), len(states))
+        return dataclasses.replace(jax.tree.map(lambda *leaves: np.stack(leaves), *states), key=keys)
+
+    def _play(self, states: State, points: np.ndarray, given: Given) -> Outcome:
+        """Runs of any length, in pieces."""
+        length = given.action.shape[1]
+        steps = min(STEPS, length)
+        assert length % steps == 0, f"a run must have a multiple of {steps} actions: got {length}"
+        parts = []
+        for first in range(0, length, steps):
+            piece = jax.tree.map(lambda leaf, t=first: np.swapaxes(leaf[:, t : t + steps], 0, 1), given)
+            states, outcome = self._scan(states, points, piece)
+            parts.append(jax.tree.map(lambda leaf: np.swapaxes(leaf, 0, 1), outcome))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+
+    def _scan_actions(self, states: State, points: jax.Array, given: Given) -> tuple[State, Outcome]:
+        step = jax.vmap(self._step)
+        return jax.lax.scan(lambda states, given: step(states, points, given), states, given)
+
+    def _step(self, state: State, points: jax.Array, given: Given) -> tuple[State, Outcome]:
+        told = dataclasses.replace(
+            state, body=given.body, target=given.target, draws_used=given.draws_used, touched=given.touched
+        )
+        state = jax.tree.map(functools.partial(jnp.where, given.follow), told, state)
+        body = state.body
+        piloted = steer_to_target(jnp, points, body.x, body.y, body.steer, state.target)
+        action = jnp.where(given.piloted, piloted, given.action)
+        # As in `Env.advance`, which does not tell what was touched.
+        body, touched = motion.move(
+            body,
+            self.env.control(action),
+            state.maze,
+            substeps=self.env.options.substeps,
+            floating_objects=self.env.options.good_visibility,
+        )
+        state, reward = targets.collect(state, touched | state.touched)
+        state = dataclasses.replace(state, body=body, step=state.step + 1)
+        return state, Outcome(jnp.stack([body.x, body.y, body.steer]), touched, reward, state.target)
 
 
-def _walk_batch(scenarios: list[Scenario], actions: np.ndarray) -> np.ndarray:
-    """(runs, steps + 1, 2) places of the JAX engine, all runs at once."""
-    import jax
-    import jax.numpy as jnp
-
-    from memory_maze.engine import motion
-    from memory_maze.engine.env import begin_scenario
-
-    states = [begin_scenario(scenario) for scenario in scenarios]
-    bodies, mazes = (
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *[getattr(state, name) for state in states])
-        for name in ("body", "maze")
-    )
-
-    def step(bodies, controls):
-        bodies, _ = jax.vmap(motion.move)(bodies, controls, mazes)
-        return bodies, jnp.stack([bodies.x, bodies.y], axis=-1)
-
-    controls = jnp.asarray(ACTIONS, jnp.float32)[actions.T]
-    _, places = jax.jit(lambda b, c: jax.lax.scan(step, b, c))(bodies, controls)
-    start = np.stack([np.asarray(bodies.x), np.asarray(bodies.y)], axis=-1)
-    return np.concatenate([start[:, None], np.asarray(places).swapaxes(0, 1)], axis=1)
+def to_body(states: np.ndarray) -> Body:
+    """The reference's (..., 10) positions and velocities; the roll angle is not kept."""
+    fields = np.moveaxis(states.astype(np.float32), -1, 0)
+    return Body(*fields[:4], *fields[5:])
 
 
-def _lengths(places: np.ndarray) -> np.ndarray:
+# One action from the same state.
+
+
+def action_errors(record: Record, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
+    """(R, S) metres and radians between the engines after each action."""
+    apart = outcome.place - record.after[..., [0, 1, 3]]
+    return np.hypot(apart[..., 0], apart[..., 1]), np.abs(apart[..., 2])
+
+
+def rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+@dataclasses.dataclass(frozen=True)
+class Touches:
+    """Actions that began out of an object's reach and touched it in either engine."""
+
+    count: int
+    apart: np.ndarray  # (D, 3) run, action and object where only one engine saw a touch
+
+
+def compare_touches(record: Record, outcome: Outcome) -> Touches:
+    """Arrivals alone: who is inside an object already cannot miss it."""
+    ours, theirs = (touched & ~record.inside for touched in (outcome.touched, record.touched))
+    return Touches(int((ours | theirs).sum()), np.argwhere(ours != theirs))
+
+
+def gaps(job: Job, record: Record, apart: np.ndarray) -> list[float]:
+    """How narrowly MuJoCo decided where the engines differ, in metres; negative is a touch."""
+    scenarios = draw_scenarios(job)
+    options = Options(good_visibility=job.good_visibility)
+    engine, found = Witness(TASKS[job.task].grid, options), []
+    for run, t, index in apart:
+        engine.reset(scenarios[run])
+        control = ACTIONS[record.actions[run, t]]
+        geoms = _HEAD if job.good_visibility else _SHELL
+        found.append(engine.nearest(record.before[run, t], control, int(index), geoms))
+    engine.close()
+    return found
+
+
+# Whole walks and episodes.
+
+
+def reference_places(record: Record) -> np.ndarray:
+    """(R, S + 1, 2) metres."""
+    return np.concatenate([record.before[:, :1, :2], record.after[:, :, :2]], axis=1)
+
+
+def own_places(record: Record, outcome: Outcome) -> np.ndarray:
+    """The same of the JAX engine on its own."""
+    return np.concatenate([record.before[:, :1, :2], outcome.place[..., :2]], axis=1)
+
+
+def path_lengths(places: np.ndarray) -> np.ndarray:
+    """(R,) metres."""
     return np.hypot(*np.moveaxis(np.diff(places, axis=1), -1, 0)).sum(axis=1)
 
 
-def returns(task: Task, *, episodes: int, steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Objects found in `steps` by the same simple pilot in each engine, on the same mazes."""
-    found: dict[str, list[float]] = {"mujoco": [], "jax": []}
-    engines = {"mujoco": MujocoEngine(task.grid, Options()), "jax": JaxEngine(Options())}
-    sampler = Sampler(task, seed)
-    for _ in range(episodes):
-        scenario = sampler.sample()
-        for name, engine in engines.items():
-            engine.reset(scenario)
-            rewards = [engine.step(ACTIONS[steer_to_target(scenario, engine)]) for _ in range(steps)]
-            found[name].append(sum(rewards))
-    engines["mujoco"].close()
-    return {name: np.array(values) for name, values in found.items()}
+def cells_visited(places: np.ndarray, task: Task) -> np.ndarray:
+    """(R,) how many different cells."""
+    cells = np.floor(places / CELL_METRES + task.size / 2).astype(int)
+    return np.array([len(np.unique(run, axis=0)) for run in cells])
 
 
-def walk_actions(rng: np.random.RandomState, steps: int, policy: str) -> np.ndarray:
-    """(steps,) actions; those of the forward policy are held for one to four steps."""
-    if policy == "random":
-        return rng.randint(6, size=steps)
-    return np.fromiter(_held_actions(rng, POLICIES[policy]), int, steps)
+def steps_between_rewards(rewards: np.ndarray) -> np.ndarray:
+    """How many actions each object took to be found, in all runs."""
+    return np.concatenate([np.diff(np.flatnonzero(run), prepend=-1) for run in rewards])
 
 
-def _held_actions(rng: np.random.RandomState, probabilities: tuple[float, ...]) -> Iterator[int]:
-    while True:
-        yield from [int(rng.choice(6, p=probabilities))] * rng.randint(1, 5)
+def ratio_of_means(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+    """Of paired values, with its standard error."""
+    ratio = ours.mean() / theirs.mean()
+    error = (ours - ratio * theirs).std(ddof=1) / np.sqrt(len(ours)) / theirs.mean()
+    return float(ratio), float(error)
 
 
-def steer_to_target(scenario: Scenario, engine: Any) -> int:
-    """Along the shortest path: turn if the next cell is off to the side, else go."""
-    view = Observer(scenario).observe(engine.position, engine.axes, engine.target)
-    here, goal = view["agent_pos"], view["target_pos"]
-    path = shortest_path(view["maze_layout"], (int(here[0]), int(here[1])), (int(goal[0]), int(goal[1])))
-    towards = np.array(path[min(1, len(path) - 1)]) + 0.5 - here
-    forward = view["agent_dir"]
-    angle = np.arctan2(forward[0] * towards[1] - forward[1] * towards[0], forward @ towards)
-    if abs(angle) > 0.4:
-        return 2 if angle > 0 else 3
-    return 1 if abs(angle) < 0.2 else (4 if angle > 0 else 5)
+def describe_both(ours: np.ndarray, theirs: np.ndarray, *, paired: bool = True) -> dict[str, Any]:
+    """Means, deciles, and the 95 % interval of the difference of the means."""
+    variance = (
+        (ours - theirs).var() / len(ours) if paired else ours.var() / len(ours) + theirs.var() / len(theirs)
+    )
+    difference, margin = ours.mean() - theirs.mean(), 1.96 * np.sqrt(variance)
+    return {
+        "jax": float(ours.mean()),
+        "mujoco": float(theirs.mean()),
+        "difference_95": [float(difference - margin), float(difference + margin)],
+        "deciles_1_5_9_jax": np.percentile(ours, [10, 50, 90]).tolist(),
+        "deciles_1_5_9_mujoco": np.percentile(theirs, [10, 50, 90]).tolist(),
+    }
 
 
-def wall_distance(place: np.ndarray, scenario: Scenario) -> float:
-    """From a place to the nearest wall, in metres."""
-    cells = np.argwhere(np.array([list(row) for row in scenario.walls]) == WALL)
-    middle = (scenario.grid - 1) / 2
-    centres = np.stack([cells[:, 1] - middle, middle - cells[:, 0]], axis=1) * 2.0
-    outside = np.maximum(np.abs(place - centres) - 1.0, 0)
-    return float(np.sqrt((outside**2).sum(axis=1)).min())
+# Pictures.
 
 
-def psnr(image: np.ndarray, expected: np.ndarray) -> float:
-    """Peak signal-to-noise ratio in dB; 99 for equal pictures."""
-    error = ((image.astype(float) - expected) ** 2).mean()
-    return 99.0 if error == 0 else float(10 * np.log10(255**2 / error))
+def choose_scenes(
+    jobs: list[Job], records: list[Record], count: int, seed: int
+) -> list[tuple[Scenario, np.ndarray]]:
+    """States along walks, each in another maze: a third at walls, a third near objects, a third anywhere."""
+    rng = np.random.RandomState(seed)
+    scenes = []
+    for index in range(count):
+        job, record = jobs[index % len(jobs)], records[index % len(jobs)]
+        run = index // len(jobs) % job.runs
+        scenario = draw_scenarios(dataclasses.replace(job, first=job.first + run, runs=1))[0]
+        objects = np.array([cell_to_world(cell, scenario.grid) for cell in scenario.objects])
+        places = record.after[run, :, :2]
+        away = np.linalg.norm(places[:, None] - objects, axis=-1).min(axis=1)
+        wanted = (record.wall[run], away < away.min() + 1.0, np.ones(len(away), bool))[index // len(jobs) % 3]
+        candidates = np.flatnonzero(wanted) if wanted.any() else np.arange(len(away))
+        scenes.append((scenario, record.after[run, rng.choice(candidates)]))
+    return scenes
 
 
-def _rms(values: list[float]) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) if values else 0.0
+def draw_reference(task: Task, options: Options, scenes: list[tuple[Scenario, np.ndarray]]) -> np.ndarray:
+    """The reference's pictures without border."""
+    engine, images = Witness(task.grid, options), []
+    for scenario, state in scenes:
+        engine.reset(dataclasses.replace(scenario, hidden=()))
+        engine.place(state)
+        images.append(engine.image())
+    engine.close()
+    return np.stack(images)
+
+
+def psnr(images: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """(B,) decibels of (B, R, R, 3) pictures; 99 for equal ones."""
+    error = ((images.astype(float) - expected) ** 2).mean(axis=(-3, -2, -1))
+    return np.where(error == 0, 99.0, 10 * np.log10(255**2 / np.maximum(error, 1e-9)))
