@@ -1,12 +1,13 @@
 """The `memory-maze` command."""
 
+import collections
 import dataclasses
 import importlib.util
 import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -30,13 +31,15 @@ class Demo:
     """Seed of the mazes and of the walks."""
     fps: int = 8
     """Pictures a second in the video; the benchmark itself runs at 4 steps a second."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"` and OpenGL."""
 
     def run(self) -> None:
         from memory_maze.demo import run_demo
 
         if not 1 <= self.steps <= 1000:
             raise ValueError(f"steps must be from 1 to 1000, an episode of 9x9: got {self.steps}")
-        for what, path in run_demo(self.out, self.steps, self.seed, self.fps).items():
+        for what, path in run_demo(self.out, self.steps, self.seed, self.fps, self.engine).items():
             console.print(f"{what}: {path}", soft_wrap=True)
 
 
@@ -87,24 +90,44 @@ class ShowScenario:
 
 @dataclasses.dataclass(frozen=True)
 class Info:
-    """Show versions and whether pictures can be drawn; include this in bug reports."""
+    """Show versions and what each engine would run on; include this in bug reports."""
 
     def run(self) -> None:
         table = Table(show_header=False)
-        for package in ("memory-maze", "mujoco", "jax", "labmaze", "gymnasium", "dm-env", "numpy"):
+        for package in ("memory-maze", "jax", "labmaze", "gymnasium", "dm-env", "numpy"):
             table.add_row(package, _version(package))
         table.add_row("python", platform.python_version())
-        table.add_row("OpenGL backend", _opengl())
-        reference = metadata.version("mujoco") == "3.10.0"
-        table.add_row("moves exactly as published", "yes" if reference else "no: that takes mujoco 3.10.0")
+        table.add_row("JAX devices", _devices())
+        table.add_section()
+        mujoco = _version("mujoco")
+        table.add_row("mujoco (optional)", mujoco)
+        if mujoco != _MISSING:
+            table.add_row("its OpenGL backend", _opengl())
+            exact = "yes" if mujoco == REFERENCE_MUJOCO else f"no: that takes mujoco {REFERENCE_MUJOCO}"
+            table.add_row("moves exactly as published", exact)
         console.print(table)
+
+
+REFERENCE_MUJOCO = "3.10.0"
+_MISSING = "not installed"
 
 
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return _MISSING
+
+
+def _devices() -> str:
+    """What batches run on, or why nothing does."""
+    try:
+        import jax
+
+        kinds = collections.Counter(device.device_kind for device in jax.devices())
+    except (ImportError, RuntimeError) as error:
+        return f"none: {error}"
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _opengl() -> str:
@@ -112,7 +135,7 @@ def _opengl() -> str:
     try:
         from memory_maze.simulation import Simulation
 
-        simulation = Simulation("9x9", seed=0)
+        simulation = Simulation("9x9", seed=0, engine="mujoco")
         simulation.reset()
         backend = simulation.engine.backend or "none"
         simulation.close()
@@ -135,8 +158,6 @@ class CompareEngines:
     """Seed of mazes and actions."""
 
     def run(self) -> None:
-        _require("mujoco", "mujoco")
-        _require("jax", "jax")
         _require("PIL", "video")
         from memory_maze import compare_report
 
