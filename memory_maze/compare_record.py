@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-import mujoco
 import numpy as np
 
 from memory_maze.observation import layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
+from memory_maze.reference import mujoco  # which says how to install it
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import CELL_METRES, WALL, Scenario, cell_to_world
