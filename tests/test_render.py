@@ -13,7 +13,8 @@ from PIL import Image
 
 from memory_maze import TASKS, Sampler, Scenario, make_task
 from memory_maze.engine import textures
-from memory_maze.engine.render import View, finish, render
+from memory_maze.engine.render import Scene, View, draw_in_kernels, draw_lanes, finish, render
+from memory_maze.engine.staging import Stage
 from memory_maze.engine.types import Maze
 from memory_maze.observation import draw_border
 from memory_maze.options import Options
@@ -283,6 +284,39 @@ def test_scan_and_shard_map():
     )
     images = jax.jit(walk)(maze, poses)
     assert_equal(images[1], our_images(states, PLAIN))
+
+
+def scene_of(states, border):
+    maze, poses, visible, border = arguments(states, border)
+    x, y, heading = jnp.asarray(poses).T
+    return Scene(
+        jax.tree.map(jnp.asarray, maze), x, y, jnp.zeros_like(x), heading, visible, jnp.asarray(border)
+    )
+
+
+@pytest.mark.parametrize("resolution", [64, 33])
+def test_the_gpu_kernels_draw_the_same(resolution):
+    """Interpreted here; odd sizes fill neither blocks nor words. The hall shows up to six objects."""
+    halls = [State(hall(), (x, -7.0, 1.0)) for x in (-8, -4, 0)]
+    view = View(resolution=resolution)
+    scene, atlas = scene_of(halls, np.array([1, 2, 3], np.uint8)), textures.load_atlas()
+    interpreted = jax.jit(functools.partial(draw_in_kernels, view, interpret=True))
+    images = np.array(interpreted(atlas, scene)).astype(int)
+    expected = np.array(jax.jit(functools.partial(draw_lanes, view, Stage()))(atlas, scene))
+    difference = np.abs(images - expected)
+    assert difference.max() <= 1
+    assert difference.mean() < 1e-3
+
+
+def test_the_gpu_kernels_lower():
+    states = random_states(TASKS["9x9"], 4, seed=28)
+    maze, poses, visible, border = arguments(states)
+    mesh, shared = Mesh(np.array(jax.devices()[:1]), "lanes"), PartitionSpec("lanes")
+    program = functools.partial(draw, View())
+    for function in (program, jax.shard_map(program, mesh=mesh, in_specs=shared, out_specs=shared)):
+        traced = jax.jit(function).trace(maze, poses, visible, border)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+        assert text.count("xla.gpu.triton") == 2
 
 
 def test_a_mapped_atlas_is_refused():

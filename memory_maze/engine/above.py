@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 
 from memory_maze.engine import rays, shading, spheres
+from memory_maze.engine.pixels import View
 from memory_maze.engine.rays import Camera, Fan, Lens, Ray, take
 from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
 from memory_maze.engine.staging import Stage
@@ -27,7 +28,7 @@ from memory_maze.engine.textures import SLOTS, Atlas
 from memory_maze.scenario import CELL_METRES
 
 if TYPE_CHECKING:
-    from memory_maze.engine.render import Scene, View
+    from memory_maze.engine.render import Scene
     from memory_maze.engine.types import Maze
 
 # The agent as the top camera sees it: right along its axis, metres above the floor, radius, colour.
@@ -128,9 +129,9 @@ def see_sample(
     hit = meet_walls(view, ray, camera, maze.walls, masks)
     entry, uv = place_texel(view, lens, ray, atlas, camera, maze, hit)
     entry, nearest = jnp.where(hit.t < NEVER, entry, SKY), hit.t
-    for m in range(bodies.gap.shape[1]):
-        t = spheres.reach(ray, bodies, m)
-        met = spheres.is_met(ray, bodies, m) & (t > 0) & (t < nearest)
+    for m, body in enumerate(spheres.one_by_one(bodies, bodies.gap.shape[1])):
+        t = spheres.reach(ray, body)
+        met = spheres.is_met(ray, body) & (t > 0) & (t < nearest)
         entry, nearest = jnp.where(met, FIRST_SPHERE - m, entry), jnp.where(met, t, nearest)
     return entry, uv
 
@@ -225,11 +226,13 @@ def place_texel(
     a, b = along * inverse, jnp.where(hit.is_x, camera.sin, -camera.cos) * inverse
     start = sign * jnp.where(hit.is_x, -camera.row, camera.column)
     top = view.wall_height - camera.z
-    u, v, side_size = shading.wall_point(lens, top, shading.v_shift(view.wall_height), a, b, start)
+    shift = shading.v_shift(view.wall_height)
+    u, v, side_size = shading.wall_point(lens, lens.centre, top, shift, a, b, start)
 
     below = jnp.where(hit.is_top, -top, camera.z)
-    level_x, level_y = shading.ground_point(lens, camera, below)
-    level_size = shading.level_ground(lens)[1] * below**2
+    level_t, level_size = shading.level_ground(lens)
+    level_x, level_y = shading.ground_point(level_t, lens.centre, camera, below)
+    level_size = level_size * below**2
 
     behind = line + jnp.where(sign > 0, 0, -1)
     is_side = ~hit.is_level
@@ -238,11 +241,12 @@ def place_texel(
     cells = (jnp.clip(cell, -1, size).astype(jnp.int32) for cell in (cell_x, cell_y))
     wall = rays.block_texture(maze.textures, *cells, size)
     is_floor = hit.is_level & ~hit.is_top
-    texture = jnp.where(is_floor, shading.floor_texture(maze.rooms, place_x, place_y), wall)
+    column, row = place_x.astype(jnp.int32), place_y.astype(jnp.int32)
+    texture = jnp.where(is_floor, shading.floor_texture(maze.rooms, column, row, size), wall)
     side_light = rays.AMBIENT + rays.DIFFUSE * lens.cos * jnp.maximum(0, along * sign)
     side_light = (rays.LIGHT_STEPS * side_light + 0.5).astype(jnp.int32)
     light = jnp.where(hit.is_level, shading.ground_light(lens), side_light)
-    step = shading.step_of(jnp.where(hit.is_level, level_size, side_size), atlas)
+    step = shading.step_of(jnp.where(hit.is_level, level_size, side_size), atlas.steps)
     uv = shading.coordinates(jnp.where(hit.is_level, level_x, u), jnp.where(hit.is_level, -level_y, v))
     return step * SLOTS + texture | light << 16, uv
 
@@ -252,10 +256,8 @@ def average(
 ) -> jax.Array:
     """(L, P) uint32: the mean of the samples' colours."""
     colors = {SKY: shading.sky_colors(lens)}
-    for m in range(bodies.gap.shape[1]):
-        light = spheres.light(lens.centre, bodies, m)
-        rgb = (light * bodies.rgb[:, m, channel, None] for channel in range(3))
-        colors[FIRST_SPHERE - m] = shading.pack(*rgb)
+    for m, body in enumerate(spheres.one_by_one(bodies, bodies.gap.shape[1])):
+        colors[FIRST_SPHERE - m] = spheres.color(lens.centre, body)
     pair, green = jnp.uint32(0x20002), jnp.uint32(2)  # half a unit, for rounding
     for entry, uv in samples:
         color = shading.sample(atlas, jnp.maximum(entry, 0), uv)

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from memory_maze.engine.arithmetic import invert, invert_root
+
 Value = jax.Array | float
 Vector = tuple[Value, ...]  # one value per axis
 Row = dict[int, Value]
@@ -132,7 +134,7 @@ def touch_ground(height: jax.Array, velocity: Vector) -> Contact:
         {LEFT: cos, STEER: -TORSION * sin},
         {LEFT: -sin, STEER: -TORSION * cos},
     )
-    spread = (1 / MASS + arm * arm / ROLL_INERTIA, large, small)
+    spread = (1 / MASS + arm * arm * (1 / ROLL_INERTIA), large, small)
     return _soften(rows, spread, height < 0, height, velocity)
 
 
@@ -150,12 +152,12 @@ def touch_wall(
     arm = RADIUS + 0.5 * distance
     lever, twist = arm * normal_forward, TORSION * normal_left
     # Eigenvectors of the 2x2 block (1/m + lever^2/I, lever twist/I; ., twist^2/I), without cancellation.
-    both = lever * twist / ROLL_INERTIA
-    up, about = 1 / MASS + lever * lever / ROLL_INERTIA, twist * twist / ROLL_INERTIA
+    both = lever * twist * (1 / ROLL_INERTIA)
+    up, about = 1 / MASS + lever * lever * (1 / ROLL_INERTIA), twist * twist * (1 / ROLL_INERTIA)
     half = 0.5 * (up - about)
     root = jnp.sqrt(half * half + both * both)
     large = 0.5 * (up + about) + root
-    scale = lax.rsqrt((half + root) * (half + root) + both * both)
+    scale = invert_root((half + root) * (half + root) + both * both)
     cos, sin = (half + root) * scale, both * scale
     rows: tuple[Row, Row, Row, Row] = (
         {FORWARD: normal_forward, LEFT: normal_left},
@@ -165,11 +167,11 @@ def touch_wall(
     )
     left, steer = INVERSE_MASS[LEFT], INVERSE_MASS[STEER]
     along = (
-        normal_left * normal_left / MASS
+        normal_left * normal_left * (1 / MASS)
         + normal_forward * (normal_forward * left[LEFT] + 2 * arm * left[STEER])
         + arm * arm * steer[STEER]
     )
-    return _soften(rows, (along, large, about / (MASS * large) + 1e-9), active, distance, velocity)
+    return _soften(rows, (along, large, about * invert(MASS * large) + 1e-9), active, distance, velocity)
 
 
 def solve_ground(ground: Contact, smooth: Vector, accuracy: Accuracy) -> Vector:
@@ -181,12 +183,14 @@ def solve_ground(ground: Contact, smooth: Vector, accuracy: Accuracy) -> Vector:
     """
     normal, *tangents = _lack(ground, smooth)
     slopes = [spread + (1 / MASS + 2 * ground.softness) for spread in ground.spread]
-    low = jnp.maximum(-normal / (1 / MASS + ground.softness), 0.0)
-    for tangent, slope in zip(tangents, slopes, strict=True):
-        low = jnp.maximum(low, (jnp.abs(tangent) - normal) / slope)
-    high = jnp.maximum((jnp.sqrt(_square(tangents)) - normal) / slopes[2], low)  # the smallest slope
-    tops = [jnp.abs(tangent) / slope for tangent, slope in zip(tangents, slopes, strict=True)]
-    shifts = [normal / slope + 1e-8 for slope in slopes]
+    low = jnp.maximum(-normal * invert(1 / MASS + ground.softness), 0.0)
+    inverses = [invert(slope) for slope in slopes]
+    for tangent, inverse in zip(tangents, inverses, strict=True):
+        low = jnp.maximum(low, (jnp.abs(tangent) - normal) * inverse)
+    # The last slope is the smallest.
+    high = jnp.maximum((jnp.sqrt(_square(tangents)) - normal) * inverses[2], low)
+    tops = [jnp.abs(tangent) * inverse for tangent, inverse in zip(tangents, inverses, strict=True)]
+    shifts = [normal * inverse + 1e-8 for inverse in inverses]
     force = _find_root(tops, shifts, low, low, high, accuracy.ground_roots)
     force = jnp.where(ground.weight > 0, force, 0.0)
     friction, _ = _rub(tangents, ground.spread, force, jnp.zeros_like(force), accuracy.ground_roots)
@@ -234,7 +238,7 @@ def _cone(weight: jax.Array, lack: Vector) -> tuple[Vector, Vector, jax.Array, j
     direction of the tangents, q the normal minus p, T the identity over the tangents; sticking, p is zero.
     """
     normal, *tangents = lack
-    inverse = lax.rsqrt(_square(tangents) + 1e-20)
+    inverse = invert_root(_square(tangents) + 1e-20)
     length = (_square(tangents) + 1e-20) * inverse
     sticks = normal + length <= 0
     surface = 0.5 * weight * jnp.maximum(length - normal, 0.0)
@@ -308,15 +312,15 @@ def _rub(lack, spread: Vector, limit: Value, guess: Value, roots) -> tuple[Vecto
     f = -lack / (spread + m); m is zero if that is short enough, else it solves |f| = limit. The search
     starts from `guess`, but not below the bounds that each of the three alone gives.
     """
-    inverse = 1 / (limit + 1e-9)
+    inverse = invert(limit + 1e-9)
     tops = [jnp.abs(value) * inverse for value in lack]
     low = jnp.maximum(tops[0] - spread[0], 0.0)
     for top, value in zip(tops[1:], spread[1:], strict=True):
         low = jnp.maximum(low, top - value)
     high = jnp.maximum(_sum(tops) - spread[2], 0.0)  # the smallest spread
     multiplier = _find_root(tops, spread, jnp.clip(guess, low, high), low, high, roots)
-    friction = [-b / (s + multiplier) for b, s in zip(lack, spread, strict=True)]
-    scale = limit * lax.rsqrt(_square(friction) + 1e-20)
+    friction = [-b * invert(s + multiplier) for b, s in zip(lack, spread, strict=True)]
+    scale = limit * invert_root(_square(friction) + 1e-20)
     scale = jnp.where(multiplier > 0, scale, jnp.minimum(scale, 1.0))
     return tuple(scale * value for value in friction), multiplier
 
@@ -328,13 +332,13 @@ def _find_root(tops, shifts, start: jax.Array, low: jax.Array, high: jax.Array, 
     """
 
     def step(_: int, x: jax.Array) -> jax.Array:
-        inverses = [1 / (shift + x) for shift in shifts]
+        inverses = [invert(shift + x) for shift in shifts]
         squares = [(top * inverse) * (top * inverse) for top, inverse in zip(tops, inverses, strict=True)]
         total = _sum(squares) + 1e-20
         firsts = [square * inverse for square, inverse in zip(squares, inverses, strict=True)]
-        slope = 1 / (_sum(firsts) + 1e-20)
+        slope = invert(_sum(firsts) + 1e-20)
         second = _sum([first * inverse for first, inverse in zip(firsts, inverses, strict=True)])
-        error = total * lax.rsqrt(total) - 1
+        error = total * invert_root(total) - 1
         newton = total * slope
         bend = second * slope * newton - 1
         # Beyond these bounds the third-order term is no better than none.
@@ -345,13 +349,13 @@ def _find_root(tops, shifts, start: jax.Array, low: jax.Array, high: jax.Array, 
 
 def _soften(rows, spread: Vector, active, distance: jax.Array, velocity: Vector) -> Contact:
     """MuJoCo's spring and damper of a contact at `distance`, negative inside."""
-    depth = jnp.minimum(jnp.abs(distance) / _WIDTH, 1.0)
+    depth = jnp.minimum(jnp.abs(distance) * (1 / _WIDTH), 1.0)
     blend = jnp.where(depth <= 0.5, 2 * depth * depth, 1 - 2 * (1 - depth) * (1 - depth))
     impedance = _SOFT + (_HARD - _SOFT) * blend
-    softness = (1 - impedance) / impedance * INVERSE_WEIGHT
+    softness = (1 - impedance) * invert(impedance) * INVERSE_WEIGHT
     wanted = [-DAMPER * dot(row, velocity) for row in rows]
     wanted[0] = wanted[0] - SPRING * impedance * distance
-    return Contact(rows, softness, jnp.where(active, 1 / softness, 0.0), tuple(wanted), spread)
+    return Contact(rows, softness, jnp.where(active, invert(softness), 0.0), tuple(wanted), spread)
 
 
 def _lack(contact: Contact, accelerations: Vector) -> Vector:
@@ -393,7 +397,7 @@ def _solve_symmetric(matrix: dict[tuple[int, int], Value], vector: list[Value]) 
     inverses, x = [], list(vector)
     for j in range(size):
         pivot = _sum([matrix[j, j], *(-(lower[j, k] * scaled[j, k]) for k in range(j))])
-        inverses.append(1 / pivot)
+        inverses.append(invert(pivot))
         for i in range(j + 1, size):
             scaled[i, j] = _sum([matrix[j, i], *(-(lower[i, k] * scaled[j, k]) for k in range(j))])
             lower[i, j] = scaled[i, j] * inverses[j]

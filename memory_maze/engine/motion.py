@@ -7,6 +7,7 @@ arrays, a lane per maze, in metres from the centre of the cell where the control
 eight neighbours are all the ball can touch until then.
 """
 
+import contextlib
 import functools
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from jax.custom_batching import custom_vmap
 from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
+from memory_maze.engine import arithmetic
 from memory_maze.engine.contact import (
     ACCURATE,
     CAMERA_MOMENT,
@@ -295,15 +297,17 @@ def _find_walls(x: jax.Array, y: jax.Array, walls: jax.Array):
     diagonal = ((walls >> (there_x + there_y)) & 1) > 0
     far_x, far_y = jnp.abs(ahead_x), jnp.abs(ahead_y)
     at_x, at_y = across_x & (far_x < RADIUS), across_y & (far_y < RADIUS)
-    far = jnp.sqrt(ahead_x * ahead_x + ahead_y * ahead_y + 1e-12)
+    square = ahead_x * ahead_x + ahead_y * ahead_y + 1e-12
+    close = arithmetic.invert_root(square)
+    far = square * close
     at_corner = diagonal & ~across_x & ~across_y & (far < RADIUS)
     face_x, face_y = jnp.where(over_x, sign_x, -sign_x), jnp.where(over_y, sign_y, -sign_y)
     zero = jnp.zeros_like(x)
     first = (
         at_x | at_y | at_corner,
         jnp.where(at_corner, far, jnp.where(at_x, far_x, far_y)) - RADIUS,
-        jnp.where(at_corner, sign_x * ahead_x / far, jnp.where(at_x, face_x, zero)),
-        jnp.where(at_corner, sign_y * ahead_y / far, jnp.where(at_x, zero, face_y)),
+        jnp.where(at_corner, sign_x * ahead_x * close, jnp.where(at_x, face_x, zero)),
+        jnp.where(at_corner, sign_y * ahead_y * close, jnp.where(at_x, zero, face_y)),
     )
     return first, (at_x & at_y, far_y - RADIUS, zero, face_y)
 
@@ -407,7 +411,8 @@ def _run_pallas(lanes: _Lanes, drive: _Drive, *, setup: _Setup, interpret: bool 
 
     def kernel(*refs) -> None:
         inputs = jax.tree.unflatten(structure, [ref[...] for ref in refs[: len(leaves)]])
-        result = _run_plain(*inputs, setup=setup)
+        with contextlib.nullcontext() if interpret else arithmetic.approximate():
+            result = _run_plain(*inputs, setup=setup)
         for ref, leaf in zip(refs[len(leaves) :], jax.tree.leaves(result), strict=True):
             ref[...] = leaf
 

@@ -10,7 +10,8 @@ Distances in the plan are in cells, from the bottom left corner of the maze insi
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +32,17 @@ NEVER = 255  # a ray that meets no wall of one orientation
 TINY = 1e-6
 
 
+# (L, K), or inside a kernel, which draws one lane, what loads from it by index.
+Table = jax.Array | Callable[[Any], jax.Array]
+
+
 class Ray(NamedTuple):
     """The rays through one place in every pixel, each (P,) float32 with P pixels row by row."""
 
-    right: np.ndarray
-    up: np.ndarray  # in the picture, not in the world
-    ahead: np.ndarray  # along the heading
-    rise: np.ndarray  # straight up
+    right: Any
+    up: Any  # in the picture, not in the world
+    ahead: Any  # along the heading
+    rise: Any  # straight up
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,12 +106,23 @@ def _make_lens(resolution: int, tan: float, cos: float, sin: float) -> Lens:
     row, column = np.mgrid[:resolution, :resolution].reshape(2, -1)
 
     def rays(offset: tuple[float, float]) -> Ray:
-        right = ((column + offset[0]) * 2 / resolution - 1) * tan
-        up = (1 - (row + offset[1]) * 2 / resolution) * tan
-        parts = (right, up, cos + sin * up, cos * up - sin)
-        return Ray(*(part.astype(np.float32) for part in parts))
+        ray = _aim(row, column, offset, resolution, tan, cos, sin)
+        return Ray(*(part.astype(np.float32) for part in ray))
 
     return Lens(resolution, tan, cos, sin, tuple(rays(offset) for offset in SAMPLES), rays(CENTRE))
+
+
+def aim(lens: Lens, row: jax.Array, column: jax.Array, offset: tuple[float, float]) -> Ray:
+    """The rays through the same place in chosen pixels, as `lens.samples` has for all."""
+    return _aim(row, column, offset, lens.resolution, lens.tan, lens.cos, lens.sin)
+
+
+def _aim(
+    row, column, offset: tuple[float, float], resolution: int, tan: float, cos: float, sin: float
+) -> Ray:
+    right = (column + offset[0]) * (2 * tan / resolution) - tan
+    up = tan - (row + offset[1]) * (2 * tan / resolution)
+    return Ray(right, up, cos + sin * up, cos * up - sin)
 
 
 class Fan(NamedTuple):
@@ -127,12 +143,14 @@ def make_fan(lens: Lens, count: int) -> Fan:
     limit = max(np.abs(slope).max() for slope in slopes) * 1.0001
     fan = -limit + (np.arange(count) + 0.5) * 2 * limit / count
     scale = count / (2 * limit)
-    indices = [np.floor((slope + limit) * scale).astype(np.int32) for slope in slopes]
+    indices = [np.floor((slope + limit) * scale).astype(np.int32) for slope in slopes[:-1]]
     return Fan(fan.astype(np.float32), tuple(np.clip(index, 0, count - 1) for index in indices))
 
 
-def take(table: jax.Array, index: jax.Array | np.ndarray) -> jax.Array:
+def take(table: Table, index: jax.Array | np.ndarray) -> jax.Array:
     """table[lane, index] of (L, K) by (P,) or (L, P), as one flat gather."""
+    if not isinstance(table, jax.Array):
+        return table(index)
     lanes, width = table.shape
     start = jnp.arange(lanes, dtype=jnp.int32)[:, None] * width
     return table.reshape(-1).at[start + index].get(mode="promise_in_bounds")
@@ -264,16 +282,16 @@ def find_faces(
     along = jnp.where(is_x, camera.cos, camera.sin)  # the face's normal along the heading
     u = sign * jnp.where(is_x, -camera.row, camera.column)
     light = AMBIENT + DIFFUSE * tilt_cos * jnp.maximum(0, along * sign)
-    look = fixed_point(u) | (LIGHT_STEPS * light + 0.5).astype(jnp.int32) << 16 | texture << 26
+    look = to_fixed(u) & 0xFFFF | (LIGHT_STEPS * light + 0.5).astype(jnp.int32) << 16 | texture << 26
     identity = texture | is_x << 3 | positive << 4 | (lines & 7) << 5
     depth = lax.bitcast_convert_type(1 / (CELL_METRES * t), jnp.int32)
     key = depth & -(1 << KEY_BITS) | identity
     return Faces(along * inverse, jnp.where(is_x, camera.sin, -camera.cos) * inverse, look, key)
 
 
-def fixed_point(value: jax.Array) -> jax.Array:
-    """The fraction as 16 bits."""
-    return jnp.clip(value * 65536, -2e9, 2e9).astype(jnp.int32) & 65535
+def to_fixed(value: jax.Array) -> jax.Array:
+    """With 16 bits after the point; values are less than 32,768."""
+    return (value * 65536).astype(jnp.int32)
 
 
 def inverse_depth(key: jax.Array) -> jax.Array:

@@ -15,9 +15,7 @@ the direction in the plan alone, so walls are found for a fan of directions, not
 L is the lanes (mazes in a batch), P the pixels. Cameras above the walls are in `above.py`.
 """
 
-import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,54 +23,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import above, rays, shading, spheres
+from memory_maze.engine import above, kernels, rays, shading, spheres
+from memory_maze.engine.pixels import (
+    FIRST_SPHERE,
+    FLOOR,
+    NEARBY,
+    SKY,
+    SURFACE_BITS,
+    SURFACE_MASK,
+    Floor,
+    View,
+    encode,
+    kind_of,
+    make_optics,
+    place_texel,
+    see_sphere,
+    see_wall,
+)
 from memory_maze.engine.rays import Camera, Faces, Fan, Lens, take
 from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
 from memory_maze.engine.staging import Stage, run_staged
-from memory_maze.engine.textures import SLOTS, Atlas
+from memory_maze.engine.textures import Atlas
 from memory_maze.engine.types import Maze
 
 CPU_PIXELS = 8 * 64**2  # drawn at a time on CPUs, so that a stage's arrays stay in the cache
-
-# What a sample sees: one of these, or 2 + m for sphere m; a wall has its face's identity above.
-SKY, FLOOR, FIRST_SPHERE, WALL = 0, 1, 2, 8
-KIND_BITS = 4
-SURFACE_BITS = KIND_BITS + rays.KEY_BITS
-SURFACE_MASK = (1 << SURFACE_BITS) - 1
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """What a picture shows, besides the state of the maze."""
-
-    resolution: int = 64
-    """Height and width in pixels."""
-    wall_height: float = 1.5
-    object_height: float = 0.0
-    """Of an object's centre above the floor, metres."""
-    top: bool = False
-    """Look from above the maze instead of from the agent."""
-    border: bool = True
-    """Frame the picture in the colour of the target."""
-
-    def __post_init__(self) -> None:
-        if self.resolution < 1:
-            raise ValueError(f"resolution must be positive: got {self.resolution}")
-        between = rays.EYE_HEIGHT - 0.1 < self.wall_height < OBJECT_RADIUS + self.object_height
-        if not self.top and between:
-            raise NotImplementedError(
-                f"walls of {self.wall_height} m with objects at {self.object_height} m: the agent's camera "
-                "sees either over the walls, or no object above them"
-            )
-
-    @property
-    def over_walls(self) -> bool:
-        """Whether the camera is higher than the walls."""
-        return self.top or self.wall_height < rays.EYE_HEIGHT - 0.1
-
-    @property
-    def border_width(self) -> int:
-        return max(1, int(2 * math.sqrt(self.resolution // 64)))
 
 
 class Scene(NamedTuple):
@@ -121,7 +95,8 @@ def _drawer(view: View) -> Callable[[Atlas, Scene], jax.Array]:
     @jax.jit
     def draw(atlas: Atlas, scene: Scene) -> jax.Array:
         cpu_lanes = max(1, CPU_PIXELS // view.resolution**2)
-        return run_staged(functools.partial(draw_lanes, view), atlas, scene, cpu_lanes)
+        in_kernels = None if view.over_walls else functools.partial(draw_in_kernels, view)
+        return run_staged(functools.partial(draw_lanes, view), in_kernels, atlas, scene, cpu_lanes)
 
     def merge_lanes(axis_size: int, batched: Any, atlas: Atlas, scene: Scene) -> tuple[jax.Array, bool]:
         if any(jax.tree.leaves(batched[0])):
@@ -148,6 +123,12 @@ def draw_lanes(view: View, stage: Stage, atlas: Atlas, scene: Scene) -> jax.Arra
     return stage(functools.partial(finish, view), packed, scene.border)
 
 
+def draw_in_kernels(view: View, atlas: Atlas, scene: Scene, interpret: bool = False) -> jax.Array:
+    """(L, R, R, 3) uint8 of what the agent's camera sees between high walls, on NVIDIA GPUs."""
+    found = survey(view, Stage(), scene)
+    return kernels.draw(view, atlas, *found, scene.maze.rooms, scene.border, interpret)
+
+
 def finish(view: View, packed: jax.Array, border: jax.Array) -> jax.Array:
     """The frame around the picture, and its bytes."""
     side, width = view.resolution, view.border_width
@@ -162,9 +143,21 @@ def finish(view: View, packed: jax.Array, border: jax.Array) -> jax.Array:
 
 def draw_between_walls(view: View, stage: Stage, atlas: Atlas, scene: Scene) -> jax.Array:
     """(L, P) packed colours of what the agent's camera sees."""
+    lens, fan = make_optics(view)
+    camera, faces, objects, count = survey(view, stage, scene)
+    cover = functools.partial(cover_pixels, view, lens, fan)
+    code = stage.switch(count.max(), cover, faces.key, camera.z, objects)
+    place = functools.partial(place_texels, view, lens, fan)
+    entry, uv = stage(place, atlas, code, faces, scene.maze.rooms, camera)
+    color = functools.partial(color_surfaces, lens)
+    packed = stage.switch(count.max(), color, atlas, entry, uv, code, objects)
+    return stage(functools.partial(blend_edges, view.resolution), packed, code)
+
+
+def survey(view: View, stage: Stage, scene: Scene) -> tuple[Camera, Faces, Spheres, jax.Array]:
+    """What is known before pixels are looked at; the last is how many objects each lane sees, (L,)."""
     maze, size = scene.maze, scene.maze.walls.shape[1]
-    lens = rays.egocentric_lens(view.resolution)
-    fan = rays.make_fan(lens, rays.fan_size(view.resolution))
+    lens, fan = make_optics(view)
     pose = (scene.x, scene.y, scene.z, scene.heading)
     camera = stage(functools.partial(rays.egocentric_camera, size=size), *pose)
     columns = stage(rays.transpose_bits, maze.walls)
@@ -173,12 +166,7 @@ def draw_between_walls(view: View, stage: Stage, atlas: Atlas, scene: Scene) -> 
     faces = stage(find_faces, hits, maze.textures, camera)
     objects = stage(functools.partial(find_objects, view, lens, fan), faces.key, camera, maze, scene.visible)
     objects, count = stage(sort_objects, objects)
-    cover = functools.partial(cover_pixels, view, lens, fan)
-    code = stage.switch(count, cover, faces.key, camera.z, objects)
-    place = functools.partial(place_texels, view, lens, fan)
-    entry, uv = stage(place, atlas, code, faces, maze.rooms, camera)
-    packed = stage.switch(count, functools.partial(color_surfaces, lens), atlas, entry, uv, code, objects)
-    return stage(functools.partial(blend_edges, view.resolution), packed, code)
+    return camera, faces, objects, count
 
 
 def find_objects(
@@ -192,37 +180,19 @@ def find_objects(
 
 
 def sort_objects(objects: Spheres) -> tuple[Spheres, jax.Array]:
-    """Nearest first, and how many the lanes see at most."""
-    return spheres.nearest_first(objects), (objects.gap < spheres.NOWHERE).sum(1).max().astype(jnp.int32)
+    """Nearest first, and how many each lane sees."""
+    return spheres.nearest_first(objects), (objects.gap < spheres.NOWHERE).sum(1).astype(jnp.int32)
 
 
 def cover_pixels(
     view: View, lens: Lens, fan: Fan, count: int, key: jax.Array, eye: jax.Array, objects: Spheres
 ) -> jax.Array:
-    """(L, P) int32: surface of the first sample | another surface << 12 | samples that see others << 24.
-
-    Spheres are met at the pixel's centre, only their outline is found for each sample.
-    """
-    reaches = [spheres.reach(lens.centre, objects, m) for m in range(count)]
-    surfaces = []
-    for ray, index in zip(lens.samples, fan.indices, strict=False):
-        face = take(key, index)
-        inverse = ray.ahead * rays.inverse_depth(face)
-        wall = WALL | (face & (1 << rays.KEY_BITS) - 1) << KIND_BITS
-        above_wall, below_wall = ray.rise > (view.wall_height - eye) * inverse, ray.rise < -eye * inverse
-        surface = jnp.where(above_wall, SKY, jnp.where(below_wall, FLOOR, wall))
-        for m in reversed(range(count)):
-            t = reaches[m]
-            before = (t > 0) & (t * ray.rise > -eye) & (t * inverse < 1)
-            surface = jnp.where(spheres.is_met(ray, objects, m) & before, FIRST_SPHERE + m, surface)
-        surfaces.append(surface)
-    first = second = surfaces[0]
-    others = jnp.zeros_like(first)
-    for surface in surfaces[1:]:
-        differs = surface != first
-        second = jnp.where(differs, surface, second)
-        others = others + differs
-    return first | second << SURFACE_BITS | others << 2 * SURFACE_BITS
+    """(L, P) int32: what the pixels' samples see, as `encode` has it."""
+    keys = [take(key, index) for index in fan.indices]
+    samples = [see_wall(view, ray, key, eye) for ray, key in zip(lens.samples, keys, strict=True)]
+    for m, sphere in reversed(list(enumerate(spheres.one_by_one(objects, count)))):
+        samples = see_sphere(samples, lens.samples, lens.centre, sphere, m, eye)
+    return encode(samples)
 
 
 def place_texels(
@@ -236,29 +206,19 @@ def place_texels(
     camera: Camera,
 ) -> tuple[jax.Array, jax.Array]:
     """Where to sample the first surface, at the pixel's centre: arguments of `shading.sample`."""
-    a, b, look = (take(part, fan.indices[0]) for part in faces[:3])
-    start = (look & 0xFFFF).astype(jnp.float32) * np.float32(1 / 65536)
-    top, shift = view.wall_height - camera.z, shading.v_shift(view.wall_height)
-    u, v, size = shading.wall_point(lens, top, shift, a, b, start)
-    column, row = shading.ground_point(lens, camera, camera.z)
-    floor = shading.floor_texture(rooms, column, row) | shading.ground_light(lens) << 16
-    is_floor = code & (1 << KIND_BITS) - 1 == FLOOR
-    size = jnp.where(is_floor, shading.level_ground(lens)[1] * np.float32(rays.EYE_HEIGHT**2), size)
-    uv = shading.coordinates(jnp.where(is_floor, column, u), jnp.where(is_floor, -row, v))
-    texture = jnp.where(is_floor, floor, look >> 26 | look & rays.LIGHT_STEPS << 16)
-    return shading.step_of(size, atlas) * SLOTS + texture, uv
+    face = tuple(take(part, fan.indices[0]) for part in faces[:3])
+    floor = Floor(kind_of(code) == FLOOR, *shading.level_ground(lens), rooms, rooms.shape[1])
+    return place_texel(view, lens, lens.centre, face, camera, atlas.steps, floor)
 
 
 def color_surfaces(
     lens: Lens, count: int, atlas: Atlas, entry: jax.Array, uv: jax.Array, code: jax.Array, objects: Spheres
 ) -> jax.Array:
     """(L, P) uint32: the first surface's colour."""
-    kind = code & (1 << KIND_BITS) - 1
+    kind = kind_of(code)
     packed = jnp.where(kind == SKY, shading.sky_colors(lens), shading.sample(atlas, entry, uv))
-    for m in range(count):
-        light = spheres.light(lens.centre, objects, m)
-        rgb = (light * objects.rgb[:, m, channel, None] for channel in range(3))
-        packed = jnp.where(kind == FIRST_SPHERE + m, shading.pack(*rgb), packed)
+    for m, sphere in enumerate(spheres.one_by_one(objects, count)):
+        packed = jnp.where(kind == FIRST_SPHERE + m, spheres.color(lens.centre, sphere), packed)
     return packed
 
 
@@ -267,7 +227,7 @@ def blend_edges(resolution: int, packed: jax.Array, code: jax.Array) -> jax.Arra
     wanted = code >> SURFACE_BITS & SURFACE_MASK
     row, column = np.mgrid[:resolution, :resolution]
     source = jnp.broadcast_to(np.arange(resolution**2, dtype=np.int32), code.shape)
-    for down, right in ((1, 0), (0, -1), (0, 1), (-1, 0)):  # the last match wins
+    for down, right in NEARBY:
         near_row = np.clip(row + down, 0, resolution - 1)
         near_column = np.clip(column + right, 0, resolution - 1)
         near = (near_row * resolution + near_column).reshape(-1).astype(np.int32)

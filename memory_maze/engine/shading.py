@@ -1,28 +1,34 @@
 """Colours: the sky, texels by bilinear sampling, and pixels packed into one integer each."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from memory_maze.engine.arithmetic import invert, invert_root
 from memory_maze.engine.rays import (
     AMBIENT,
     DIFFUSE,
     LIGHT_STEPS,
     Camera,
     Lens,
-    fixed_point,
+    Ray,
+    Table,
     plan_direction,
     take,
+    to_fixed,
 )
-from memory_maze.engine.textures import FIRST_FLOOR, SLOTS, Atlas
+from memory_maze.engine.textures import FIRST_FLOOR, Atlas
 from memory_maze.scenario import CELL_METRES
 
 FULL_LEVEL = 10  # log2 of the largest texture's side
 # The reference's rasteriser: how it rounds lit texels and the sky.
 LIT_GAIN, SKY_OFFSET = 256 / 255, 0.17
+# A light of 1 is 2 ** 23 / 256 after this: texels have eight bits after the point when they are lit.
+_LIGHT_SCALE = np.uint32(round(LIT_GAIN / LIGHT_STEPS / 256 * 2**33))
 SKY_RGB = (0.4, 0.6, 0.8)
 SKY_STRETCH = 1.0075  # its cube map is sampled 1 % outwards; the mean over the directions
 NEAREST_RISE = 1e-3  # rays that sink less than this reach the floor behind every wall
@@ -30,7 +36,7 @@ NEAREST_RISE = 1e-3  # rays that sink less than this reach the floor behind ever
 
 def pack(red: jax.Array, green: jax.Array, blue: jax.Array) -> jax.Array:
     """Floats from 0 to 255 as one uint32."""
-    red, green, blue = (jnp.clip(part + 0.5, 0, 255).astype(jnp.uint32) for part in (red, green, blue))
+    red, green, blue = ((part + 0.5).astype(jnp.uint32) for part in (red, green, blue))
     return red | green << 8 | blue << 16
 
 
@@ -76,42 +82,42 @@ def ground_light(lens: Lens) -> int:
     return int(LIGHT_STEPS * (AMBIENT + DIFFUSE * lens.sin) + 0.5)
 
 
-def ground_point(lens: Lens, camera: Camera, height: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Column and row at the pixels' centres of the level plane `height` metres below the camera."""
-    t, _ = level_ground(lens)
-    dx, dy = plan_direction(camera, t * lens.centre.ahead, t * lens.centre.right)
+def ground_point(
+    t: jax.Array | np.ndarray, ray: Ray, camera: Camera, height: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Column and row of the level plane `height` metres below the camera, from that at one metre."""
+    dx, dy = plan_direction(camera, t * ray.ahead, t * ray.right)
     return camera.column + height / CELL_METRES * dx, camera.row + height / CELL_METRES * dy
 
 
-def floor_texture(rooms: jax.Array, column: jax.Array, row: jax.Array) -> jax.Array:
-    """The texture number of the floor in rooms and in corridors."""
-    last = rooms.shape[1] - 1
-    line = take(rooms, jnp.clip(row, 0, last).astype(jnp.int32))
-    return FIRST_FLOOR + (line >> jnp.clip(column, 0, last).astype(jnp.uint32) & 1).astype(jnp.int32)
+def floor_texture(rooms: Table, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
+    """The texture number of the floor of cells: rooms and corridors differ."""
+    line = take(rooms, jnp.clip(row, 0, size - 1))
+    bit = line >> jnp.clip(column, 0, size - 1).astype(jnp.uint32) & 1
+    return FIRST_FLOOR + bit.astype(jnp.int32)
 
 
-def step_of(size: jax.Array, atlas: Atlas) -> jax.Array:
-    """The atlas' step for pixels of a squared size in texture repeats.
+def step_of(size: jax.Array, steps: int) -> jax.Array:
+    """The step of an atlas for pixels of a squared size in texture repeats.
 
     Half octaves of the size are octaves of its square, so the float's exponent is the answer.
     """
     scaled = size * np.float32(np.sqrt(2) * 4**FULL_LEVEL)
     exponent = (lax.bitcast_convert_type(scaled, jnp.int32) >> 23) - 127
-    return jnp.clip(exponent, 0, atlas.table.shape[0] // SLOTS - 1)
+    return jnp.clip(exponent, 0, steps - 1)
 
 
 def wall_point(
-    lens: Lens, top: jax.Array, shift: float, a: jax.Array, b: jax.Array, u: jax.Array
+    lens: Lens, ray: Ray, top: jax.Array, shift: float, a: jax.Array, b: jax.Array, u: jax.Array | float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Texture coordinates and squared pixel size on wall faces at the pixels' centres.
+    """Texture coordinates and squared pixel size where rays meet wall faces.
 
     1 / t = a * ahead + b * right on the face; `u` is the coordinate straight before the camera, `top`
     the height of the wall above the camera, `shift` the coordinate v of its upper edge.
     """
-    ray = lens.centre
     inverse = jnp.maximum(a * ray.ahead + b * ray.right, 1e-4)
-    t, norm = 1 / inverse, a**2 + b**2
-    u = u + (ray.right * a - ray.ahead * b) * lax.rsqrt(norm) * t / CELL_METRES
+    t, norm = invert(inverse), a**2 + b**2
+    u = u + (ray.right * a - ray.ahead * b) * invert_root(norm) * t / CELL_METRES
     v = shift + (top - t * ray.rise) / CELL_METRES
     across = ray.ahead**2 * norm + ray.rise**2 * b**2
     down = (lens.sin * ray.right) ** 2 * norm + (lens.cos * inverse - (lens.sin * ray.rise) * a) ** 2
@@ -125,7 +131,7 @@ def v_shift(wall_height: float) -> float:
 
 def coordinates(u: jax.Array, v: jax.Array) -> jax.Array:
     """Both texture coordinates as 16-bit fractions."""
-    return fixed_point(u) | fixed_point(v) << 16
+    return to_fixed(u) & 0xFFFF | to_fixed(v) << 16
 
 
 def sample(atlas: Atlas, entry: jax.Array, uv: jax.Array) -> jax.Array:
@@ -133,7 +139,23 @@ def sample(atlas: Atlas, entry: jax.Array, uv: jax.Array) -> jax.Array:
 
     Weights have eight bits, so that two channels share a multiplication.
     """
-    place = atlas.table.at[entry & 0xFFFF].get(mode="promise_in_bounds")
+    return sample_texels(
+        functools.partial(_fetch, atlas.table), functools.partial(_fetch, atlas.texels), entry, uv
+    )
+
+
+def _fetch(table: jax.Array, index: jax.Array) -> jax.Array:
+    return table.at[index].get(mode="promise_in_bounds")
+
+
+def sample_texels(
+    table: Callable[[jax.Array], jax.Array],
+    texels: Callable[[jax.Array], jax.Array],
+    entry: jax.Array,
+    uv: jax.Array,
+) -> jax.Array:
+    """`sample` with functions that fetch from the atlas."""
+    place = table(entry & 0xFFFF)
     log_side = place & 15
     mask, start = (1 << log_side) - 1, place >> 4
     x, y = ((uv & 0xFFFF) << log_side) - 0x8000, ((uv >> 16 & 0xFFFF) << log_side) - 0x8000
@@ -145,7 +167,8 @@ def sample(atlas: Atlas, entry: jax.Array, uv: jax.Array) -> jax.Array:
     places = (start + (row << log_side) + column for row in (y0, y1) for column in (x0, x1))
     pair, green = jnp.uint32(0), jnp.uint32(0)
     for index, weight in zip(places, weights, strict=True):
-        texel = atlas.texels.at[index].get(mode="promise_in_bounds")
+        texel = texels(index)
         pair, green = pair + (texel & 0xFF00FF) * weight, green + (texel >> 8 & 255) * weight
-    light = (entry >> 16).astype(jnp.float32) * np.float32(LIT_GAIN / LIGHT_STEPS / 256)
-    return pack(*(part.astype(jnp.float32) * light for part in (pair & 0xFFFF, green, pair >> 16)))
+    light = (entry >> 16).astype(jnp.uint32) * _LIGHT_SCALE + 512 >> 10
+    red, green, blue = (part * light + (1 << 22) >> 23 for part in (pair & 0xFFFF, green, pair >> 16))
+    return red | green << 8 | blue << 16

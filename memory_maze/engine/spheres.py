@@ -1,11 +1,13 @@
 """Objects as spheres: where they stand before a camera, and where rays meet them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from memory_maze.engine import shading
+from memory_maze.engine.arithmetic import invert, invert_root
 from memory_maze.engine.rays import AMBIENT, DIFFUSE, Camera, Lens, Ray, inverse_depth
 from memory_maze.scenario import COLORS
 
@@ -23,7 +25,7 @@ class Spheres(NamedTuple):
     up: jax.Array
     gap: jax.Array  # squared distance of the centre, less the squared radius
     gloss: jax.Array  # light per metre that the surface lies before the centre
-    rgb: jax.Array  # (L, M, 3) float32, 0 to 255
+    rgb: Any  # (L, M, 3) float32, 0 to 255
 
 
 def see_spheres(lens: Lens, camera: Camera, x, y, z, radius, rgb: jax.Array) -> Spheres:
@@ -70,29 +72,48 @@ def nearest_first(spheres: Spheres) -> Spheres:
     return Spheres(*(pick(part) for part in spheres[:5]), rgb)
 
 
-def facing(ray: Ray, spheres: Spheres, m: int) -> jax.Array:
-    """(L, P): the centre of sphere m along the rays."""
-    return spheres.depth[:, m, None] + ray.right * spheres.right[:, m, None] + ray.up * spheres.up[:, m, None]
+def one_by_one(spheres: Spheres, count: int) -> list[Spheres]:
+    """The first spheres of each lane, with fields (L, 1) that meet pixels (P,); `rgb` is three of them."""
+    return [
+        Spheres(
+            *(part[:, m, None] for part in spheres[:5]), tuple(spheres.rgb[:, m, c, None] for c in range(3))
+        )
+        for m in range(count)
+    ]
 
 
-def square(ray: Ray) -> np.ndarray:
-    """(P,): the squared length of the rays."""
+# Below, `sphere` is one of these, or has scalars in the same fields, and rays are (P,).
+
+
+def facing(ray: Ray, sphere: Spheres) -> jax.Array:
+    """The centre of the sphere along the rays."""
+    return sphere.depth + ray.right * sphere.right + ray.up * sphere.up
+
+
+def squared_length(ray: Ray) -> Any:
+    """The squared length of the rays."""
     return 1 + ray.right**2 + ray.up**2
 
 
-def is_met(ray: Ray, spheres: Spheres, m: int) -> jax.Array:
-    """(L, P) bool: whether rays, or their extensions backwards, meet sphere m."""
-    return facing(ray, spheres, m) ** 2 > square(ray) * spheres.gap[:, m, None]
+def is_met(ray: Ray, sphere: Spheres) -> jax.Array:
+    """Whether rays, or their extensions backwards, meet the sphere."""
+    return facing(ray, sphere) ** 2 > squared_length(ray) * sphere.gap
 
 
-def reach(ray: Ray, spheres: Spheres, m: int) -> jax.Array:
-    """(L, P): the ray parameter at the surface, or at the closest point where the ray misses."""
-    along, length = facing(ray, spheres, m), square(ray)
-    root = jnp.sqrt(jnp.maximum(along**2 - length * spheres.gap[:, m, None], 0))
-    return (along - root) * (1 / length)
+def reach(ray: Ray, sphere: Spheres) -> jax.Array:
+    """The ray parameter at the surface, or at the closest point where the ray misses."""
+    along, length = facing(ray, sphere), squared_length(ray)
+    square = jnp.maximum(along**2 - length * sphere.gap, 1e-12)
+    return (along - square * invert_root(square)) * invert(length)
 
 
-def light(ray: Ray, spheres: Spheres, m: int) -> jax.Array:
-    """(L, P): by how much of its depth the surface lies before the centre."""
-    before = spheres.depth[:, m, None] - reach(ray, spheres, m)
-    return AMBIENT + spheres.gloss[:, m, None] * jnp.maximum(0, before)
+def light(ray: Ray, sphere: Spheres) -> jax.Array:
+    """By how much of its depth the surface lies before the centre."""
+    before = sphere.depth - reach(ray, sphere)
+    return AMBIENT + sphere.gloss * jnp.maximum(0, before)
+
+
+def color(ray: Ray, sphere: Spheres) -> jax.Array:
+    """Packed, where the rays meet the sphere."""
+    brightness = light(ray, sphere)
+    return shading.pack(*(brightness * part for part in sphere.rgb))

@@ -64,8 +64,17 @@ class CpuStage(Stage):
         return lambda *args: jax.tree.map(add_zero, function(*args))
 
 
-def run_staged(draw: Callable[..., jax.Array], atlas: Any, scene: Any, cpu_lanes: int) -> jax.Array:
-    """`draw(stage, atlas, scene)` for lanes, with the stages of the device that it is compiled for."""
+def run_staged(
+    draw: Callable[..., jax.Array],
+    draw_in_kernels: Callable[..., jax.Array] | None,
+    atlas: Any,
+    scene: Any,
+    cpu_lanes: int,
+) -> jax.Array:
+    """`draw(stage, atlas, scene)` for lanes, with the stages of the device that it is compiled for.
+
+    NVIDIA GPUs run `draw_in_kernels(atlas, scene)` instead, where there is one.
+    """
 
     def on_cpu(atlas: Any, scene: Any) -> jax.Array:
         return _in_chunks(lambda part: draw(CpuStage(part), atlas, part), scene, cpu_lanes)
@@ -73,7 +82,8 @@ def run_staged(draw: Callable[..., jax.Array], atlas: Any, scene: Any, cpu_lanes
     def on_gpu(atlas: Any, scene: Any) -> jax.Array:
         return draw(Stage(), atlas, scene)
 
-    return lax.platform_dependent(atlas, scene, cpu=on_cpu, default=on_gpu)
+    special = {} if draw_in_kernels is None else {"cuda": draw_in_kernels}
+    return lax.platform_dependent(atlas, scene, cpu=on_cpu, default=on_gpu, **special)
 
 
 def _in_chunks(draw: Callable[[Any], jax.Array], scene: Any, size: int) -> jax.Array:

@@ -41,6 +41,10 @@ class Atlas:
     texels: jax.Array  # (M,) uint32: red | green << 8 | blue << 16
     table: jax.Array  # (steps * SLOTS,) int32: first texel << 4 | log2 of the side, of each step and texture
 
+    @property
+    def steps(self) -> int:
+        return self.table.shape[0] // SLOTS
+
 
 @functools.cache
 def load_atlas() -> Atlas:
