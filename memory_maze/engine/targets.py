@@ -36,6 +36,8 @@ def next_target(state: State, touched: jax.Array, key: jax.Array) -> tuple[jax.A
     if count == 1:
         return state.target, state.draws_used
     itself = jnp.arange(count) == state.target
+    # As published: objects are handled in their order, and those before the target are done with.
+    touched = touched & (jnp.arange(count) >= state.target)
     # Where everything is touched at once, at least not the same again.
     taken = jnp.where(touched.all(), itself, touched | itself)
     if len(state.draws) == 0:
