@@ -1,5 +1,6 @@
 """Random walks through all four sizes, as pictures and a video."""
 
+import warnings
 from pathlib import Path
 
 import gymnasium
@@ -60,7 +61,9 @@ def run_demo(out: Path, steps: int, seed: int, fps: int, engine: str = "jax") ->
         imageio.imwrite(path, label_sheet(cells, columns=1 + len(chosen)))
     with replacing(paths["variants"]) as path:
         imageio.imwrite(path, label_sheet(list(variants.items()), columns=8))
-    with replacing(paths["video"]) as path:
+    with replacing(paths["video"]) as path, warnings.catch_warnings():
+        # JAX warns of forks; the child becomes ffmpeg at once and never uses JAX.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         frames = [_tile([walks[name][t] for name in TASKS], 2) for t in range(steps + 1)]
         imageio.mimwrite(path, frames, fps=fps, macro_block_size=16)
     return paths

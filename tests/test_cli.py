@@ -33,6 +33,7 @@ def test_the_demo_writes_pictures_and_a_video(tmp_path):
 
     result = run("demo", "--out", str(tmp_path / "demo"), "--steps", "6")
     assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [
         "contact_sheet.png",
         "variants.png",

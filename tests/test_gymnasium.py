@@ -57,7 +57,13 @@ def test_jax_is_the_default():
     assert isinstance(env.unwrapped.simulation.engine, JaxEngine)
 
 
-@pytest.mark.parametrize("name", ENV_IDS)
+def check(name, engine):
+    """Compiling the JAX engine for every variant of the middle sizes takes minutes."""
+    middle = name.split("-")[1] in ("11x11", "13x13") and name.count("-") > 2
+    return pytest.param(name, engine, marks=[pytest.mark.slow] if engine == "jax" and middle else [])
+
+
+@pytest.mark.parametrize(("name", "engine"), [check(name, engine) for engine in ENGINES for name in ENV_IDS])
 def test_every_id_passes_the_checker(name, engine):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
