@@ -42,8 +42,8 @@ class Effort:
     """Actions in each of them."""
     episodes: int
     """Episodes of a pilot that walks to each target."""
-    episode_steps: int | None
-    """Their length; None is that of the task."""
+    episode_steps: int
+    """Their length; a whole one has 1000 to 4000."""
     pictures: int
     """States that are drawn at 64x64."""
     view_pictures: int
@@ -52,7 +52,7 @@ class Effort:
     """Which other views."""
 
 
-FULL = Effort(1000, 1200, 200, 100, 100, 100, None, 100, 25)
+FULL = Effort(1000, 1000, 200, 100, 100, 100, 1000, 100, 25)
 QUICK = Effort(100, 100, 50, 25, 100, 10, 500, 25, 5)
 
 
@@ -111,13 +111,12 @@ def measure(tasks: tuple[str, ...], effort: Effort, seed: int) -> tuple[dict[str
 
 
 def _jobs(task: str, effort: Effort, seed: int) -> dict[str, Job]:
-    length = effort.episode_steps or round(4 * TASKS[task].seconds)
     jobs = {
         "random": Job(task, "random", seed, 0, effort.random_runs, effort.steps),
         "forward": Job(task, "forward", seed, 0, effort.forward_runs, effort.steps),
         "near": Job(task, "near", seed, 0, effort.near_runs, effort.steps),
         "floating": Job(task, "near", seed, 0, effort.floating_runs, effort.steps, good_visibility=True),
-        "pilot": Job(task, "pilot", seed, 0, effort.episodes, length),
+        "pilot": Job(task, "pilot", seed, 0, effort.episodes, effort.episode_steps),
     }
     return {name: job for name, job in jobs.items() if job.runs}
 
