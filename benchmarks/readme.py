@@ -64,11 +64,37 @@ def start_table(report: dict) -> str:
     )
 
 
+def equivalence_table(report: dict) -> str:
+    """Every figure of the JAX engine against MuJoCo beside its limit."""
+    tasks = list(report["figures"])
+    lines = ["| | limit | " + " | ".join(tasks) + " |", "|---" * (2 + len(tasks)) + "|"]
+    for check in report["checks"]:
+        cells = [check["form"].format(value) for value in check["values"].values()]
+        failed = [task for task, passed in check["passed"].items() if not passed]
+        what = check["what"] + (f" (fails on {', '.join(failed)})" if failed else "")
+        lines.append("| " + " | ".join([what, check["limit"], *cells]) + " |")
+    kinds = {
+        "pictures": ("pictures",),
+        "actions": ("free_actions", "wall_actions"),
+        "touches": ("touches", "touches_Vis"),
+    }
+    found = report["figures"].values()
+    counts = [
+        f"{sum(figures[key] for figures in found for key in keys):,} {kind}" for kind, keys in kinds.items()
+    ]
+    return (
+        "\n".join(lines)
+        + f"\n\n{', '.join(counts)}; MuJoCo {report['versions']['mujoco']}, {report['date'][:10]}; "
+        + "all figures: results/equivalence.json."
+    )
+
+
 TABLES = {
     "results/reference.json": reference_table,
     "results/throughput-cpu.json": throughput_table,
     "results/throughput-gpu.json": throughput_table,
     "results/start.json": start_table,
+    "results/equivalence.json": equivalence_table,
 }
 
 
