@@ -4,7 +4,8 @@
     python benchmarks/throughput.py --quick    9x9 alone, few mazes; writes build/throughput-quick.json
 
 Batches walk by random actions inside one program, and every pixel is consumed. The parts are timed
-alone too, to see what bounds them. Without --peer only this package is measured.
+alone too, to see what bounds them: the physics, the picture, and on NVIDIA GPUs the picture's kernels.
+Without --peer only this package is measured.
 """
 
 import dataclasses
@@ -13,6 +14,8 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +27,18 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
+from memory_maze.engine import kernels, render
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs
+from memory_maze.engine.staging import Stage
 from memory_maze.files import replacing
 from memory_maze.simulation import Simulation
 from memory_maze.tasks import TASKS
 
 console = Console()
+Step = Callable[..., Any]  # of states and a key, to states and a number
+PARTS = ("physics", "picture", "survey", "look", "finish")  # microseconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +51,10 @@ class Config:
     """Measure the published package and the reference beside the JAX engine."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which tasks."""
-    mazes: tuple[int, ...] = (1, 16, 256, 4096, 16384)
+    mazes: tuple[int, ...] = (1, 16, 256, 1024, 4096, 16384)
     """Batch sizes; those over 256 are left out on CPUs."""
+    parts: tuple[int, ...] = (256, 1024, 16384)
+    """Batch sizes of which the parts are timed alone."""
     repeats: int = 3
     """Timings of each, of which the median counts."""
     seconds: float = 2.0
@@ -140,29 +149,39 @@ def walk_simulation(simulation: Simulation, seconds: float) -> float:
 
 def measure_batches(task: str, config: Config) -> dict[str, Any]:
     env = Env(task, image_only_obs=True, layouts=config.layouts)
-    return {str(num): measure_batch(env, num, config) for num in config.mazes}
+    states, _ = jax.jit(Batch(env, max(config.mazes)).reset)(jax.random.key(config.seed))
+    some = {num: jax.tree.map(lambda leaf, num=num: leaf[:num], states) for num in config.mazes}
+    steps: dict[tuple[int, str], Step] = {}
+    for num in config.mazes:
+        steps[num, "step"] = functools.partial(whole_step, Batch(env, num))
+        if num in config.parts:
+            parts = list_parts(env, jax.devices()[0].platform == "gpu")
+            steps |= {(num, name): part for name, part in parts.items()}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # compiling does not hold Python's lock
+        programs = dict(
+            zip(steps, pool.map(lambda key: compile_loop(steps[key], some[key[0]]), steps), strict=True)
+        )
+    results: dict[str, Any] = {}
+    for (num, name), program in programs.items():
+        figures = time_program(program, some[num], num, config, once=name != "step")
+        if name == "step":
+            nbytes = sum(leaf.nbytes for leaf in jax.tree.leaves(raw(some[num])))
+            results[str(num)] = figures | {"parts": {}, "state_bytes_per_maze": nbytes / num}
+        else:
+            results[str(num)]["parts"][f"{name}_us"] = figures["step_us"]
+    return results
 
 
-def measure_batch(env: Env, num: int, config: Config) -> dict[str, Any]:
-    batch = Batch(env, num)
-    states, _ = jax.jit(batch.reset)(jax.random.key(config.seed))
-
-    def step(states, key):
-        return whole_step(batch, states, key)
-
-    compile_begin = time.perf_counter()
-    figures = time_program(step, states, num, config)
-    parts = {
-        "physics_us": time_program(functools.partial(physics_alone, env), states, num, config, once=True)[
-            "step_us"
-        ],
-        "picture_us": time_program(functools.partial(picture_alone, env), states, num, config, once=True)[
-            "step_us"
-        ],
+def list_parts(env: Env, in_kernels: bool) -> dict[str, Step]:
+    """What a step consists of."""
+    parts: dict[str, Step] = {
+        "physics": functools.partial(physics_alone, env),
+        "picture": functools.partial(picture_alone, env),
     }
-    figures |= {"parts": parts, "total_seconds": time.perf_counter() - compile_begin}
-    figures["state_bytes_per_maze"] = sum(leaf.nbytes for leaf in jax.tree.leaves(raw(states))) / num
-    return figures
+    if in_kernels:
+        stages = ("survey", "look", "finish")
+        parts |= {name: functools.partial(stage_alone, env, name) for name in stages}
+    return parts
 
 
 def raw(states):
@@ -190,15 +209,41 @@ def picture_alone(env: Env, states, key):
     return states, consume(jax.vmap(env.render)(states))
 
 
+def stage_alone(env: Env, last: str, states, key):
+    """The picture up to one of its stages: what the last one takes is the difference to the one before."""
+    body = dataclasses.replace(states.body, steer=states.body.steer + 0.1)
+    states = dataclasses.replace(states, body=body)
+    scene = render.Scene(
+        states.maze,
+        body.x,
+        body.y,
+        body.z,
+        -body.steer,
+        ~states.touched,
+        jnp.zeros((len(body.x), 3), jnp.uint8),
+    )
+    found = render.survey(env.view, Stage(), scene)
+    if last == "survey":
+        return states, touch(found)
+    looked = kernels.look(env.view, env.atlas, *found, scene.maze.rooms)
+    if last == "look":
+        return states, touch(looked)
+    return states, touch(kernels.finish(env.view, *looked, scene.border))
+
+
+def touch(arrays: Any) -> jax.Array:
+    """A number that depends on every array: kernels write all of one or nothing."""
+    return jnp.stack([leaf.reshape(-1)[0].astype(jnp.uint32) for leaf in jax.tree.leaves(arrays)]).sum()
+
+
 def consume(images: jax.Array) -> jax.Array:
     """A number that depends on every pixel."""
     return images.astype(jnp.uint32).sum()
 
 
-def time_program(step, states, num: int, config: Config, once: bool = False) -> dict[str, Any]:
-    """Median time of a step inside a scan, long enough to measure."""
+def compile_loop(step: Step, states: Any) -> Any:
+    """A program that repeats a step; how often is an argument."""
 
-    @jax.jit
     def run(states, key, steps):
         def body(index, carry):
             states, total = carry
@@ -207,35 +252,40 @@ def time_program(step, states, num: int, config: Config, once: bool = False) -> 
 
         return jax.lax.fori_loop(0, steps, body, (states, jnp.uint32(0)))
 
-    jax.block_until_ready(run(states, jax.random.key(0), 1))
+    return jax.jit(run).lower(states, jax.random.key(0), np.int32(1)).compile()
+
+
+def time_program(run: Any, states: Any, num: int, config: Config, once: bool = False) -> dict[str, Any]:
+    """Median time of a step, over enough of them to measure."""
+
+    def time_steps(steps: int, seed: int) -> float:
+        begin = time.perf_counter()
+        jax.block_until_ready(run(states, jax.random.key(seed), np.int32(steps)))
+        return time.perf_counter() - begin
+
+    time_steps(1, 0)
     steps, elapsed = 4, 0.0
     while True:
-        begin = time.perf_counter()
-        jax.block_until_ready(run(states, jax.random.key(1), steps))
-        elapsed = time.perf_counter() - begin
+        elapsed = time_steps(steps, 1)
         if elapsed > config.seconds / 4 or steps >= 4096:
             break
         steps = min(4096, max(2 * steps, int(steps * config.seconds / 3 / max(elapsed, 1e-6))))
-    times = [elapsed]
-    for repeat in range(0 if once else config.repeats):
-        begin = time.perf_counter()
-        jax.block_until_ready(run(states, jax.random.key(2 + repeat), steps))
-        times.append(time.perf_counter() - begin)
+    times = [elapsed, *(time_steps(steps, 2 + repeat) for repeat in range(0 if once else config.repeats))]
     step_seconds = statistics.median(times) / steps
     return {"step_us": 1e6 * step_seconds, "steps_per_second": num / step_seconds, "scan_steps": steps}
 
 
 def print_results(results: dict[str, Any]) -> None:
     table = Table("task", "engine", "mazes")
-    for column in ("steps/s", "us a step", "physics us", "picture us", "bytes a maze"):
+    for column in ("steps/s", "us a step", *PARTS, "bytes a maze"):
         table.add_column(column, justify="right")
     for task, result in results.items():
         for name, value in result["engines"].items():
-            table.add_row(task, name, "1", f"{value:,.0f}", f"{1e6 / value:,.0f}", "", "", "")
+            table.add_row(task, name, "1", f"{value:,.0f}", f"{1e6 / value:,.0f}")
         for num, batch in result["batches"].items():
-            parts = batch["parts"]
             cells = [f"{batch['steps_per_second']:,.0f}", f"{batch['step_us']:,.0f}"]
-            cells += [f"{parts['physics_us']:,.0f}", f"{parts['picture_us']:,.0f}"]
+            parts = (batch["parts"].get(f"{name}_us") for name in PARTS)
+            cells += ["" if part is None else f"{part:,.0f}" for part in parts]
             table.add_row(task, "jax batch", num, *cells, f"{batch['state_bytes_per_maze']:,.0f}")
         table.add_section()
     console.print(table)

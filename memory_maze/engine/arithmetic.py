@@ -36,6 +36,11 @@ def invert_root(x: Any) -> jax.Array:
     return _instruction("rsqrt", x) if _in_kernel.get() else lax.rsqrt(x)
 
 
+def root(x: Any) -> jax.Array:
+    """sqrt(x) of what is not zero."""
+    return x * _instruction("rsqrt", x) if _in_kernel.get() else lax.sqrt(x)
+
+
 def _instruction(name: str, x: jax.Array) -> jax.Array:
     (result,) = triton.elementwise_inline_asm(
         f"{name}.approx.ftz.f32 $0, $1;",

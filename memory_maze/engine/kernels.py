@@ -41,12 +41,8 @@ def draw(
     interpret: bool = False,
 ) -> jax.Array:
     """(L, R, R, 3) uint8 from what `render.survey` found."""
-    code, packed = _look(view, atlas, camera, faces, objects, count, rooms, interpret)
-    red, green, blue = (border[:, channel].astype(jnp.uint32) for channel in range(3))
-    words = _finish(view, code, packed, red | green << 8 | blue << 16, interpret)
-    side = view.resolution
-    octets = lax.bitcast_convert_type(words, jnp.uint8).reshape(len(words), -1)
-    return octets[:, : 3 * side**2].reshape(-1, side, side, 3)
+    code, packed = look(view, atlas, camera, faces, objects, count, rooms, interpret)
+    return finish(view, code, packed, border, interpret)
 
 
 def _call(kernel: Any, grid: int, like: jax.Array, shapes: list, warps: int, interpret: bool, args: tuple):
@@ -68,7 +64,7 @@ def _call(kernel: Any, grid: int, like: jax.Array, shapes: list, warps: int, int
     )(*args)
 
 
-def _look(
+def look(
     view: View,
     atlas: Atlas,
     camera: Camera,
@@ -76,8 +72,9 @@ def _look(
     objects: Spheres,
     count: jax.Array,
     rooms: jax.Array,
-    interpret: bool,
+    interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
+    """(L, P) twice: what `pixels.encode` makes of the samples, and the first surface's colour."""
     lanes, side = len(count), view.resolution
     lens, fan = pixels.make_optics(view)
     first, second, third, fourth = fan.indices
@@ -99,12 +96,12 @@ def _look(
 def _look_kernel(view: View, blocks: int, most: int, size: int, steps: int, *refs: Any) -> None:
     program = pallas.program_id(0)
     lane, block = lax.div(program, blocks), lax.rem(program, blocks)
-    look = functools.partial(_look_block, view, most, size, steps, refs, lane, block)
+    look_at = functools.partial(_look_block, view, most, size, steps, refs, lane, block)
     level = pixels_above_horizon(view) // LOOK_PIXELS
     if level == 0:
-        look(sinks=True)
+        look_at(sinks=True)
     else:
-        lax.cond(block < level, lambda: look(sinks=False), lambda: look(sinks=True))
+        lax.cond(block < level, lambda: look_at(sinks=False), lambda: look_at(sinks=True))
 
 
 def pixels_above_horizon(view: View) -> int:
@@ -200,16 +197,20 @@ def _sphere(bodies: Any, lane: jax.Array, m: int) -> Spheres:
     return Spheres(depth, right, up, gap, gloss, tuple(rgb))
 
 
-def _finish(view: View, code: jax.Array, packed: jax.Array, border: jax.Array, interpret: bool) -> jax.Array:
-    """(L, W) uint32: the bytes of the pictures, four in a word."""
-    quads = -(-(view.resolution**2) // 4)
+def finish(
+    view: View, code: jax.Array, packed: jax.Array, border: jax.Array, interpret: bool = False
+) -> jax.Array:
+    """(L, R, R, 3) uint8."""
+    side, lanes = view.resolution, len(code)
+    quads = -(-(side**2) // 4)
     blocks = -(-quads // FINISH_QUADS)
+    red, green, blue = (border[:, channel].astype(jnp.uint32) for channel in range(3))
     kernel = functools.partial(_finish_kernel, view, blocks, quads)
-    shapes = [((len(code), 3 * quads), jnp.uint32)]
-    (words,) = _call(
-        kernel, len(code) * blocks, code, shapes, FINISH_WARPS, interpret, (code, packed, border)
-    )
-    return words
+    shapes = [((lanes, 3 * quads), jnp.uint32)]
+    args = (code, packed, red | green << 8 | blue << 16)
+    (words,) = _call(kernel, lanes * blocks, code, shapes, FINISH_WARPS, interpret, args)
+    octets = lax.bitcast_convert_type(words, jnp.uint8).reshape(lanes, -1)
+    return octets[:, : 3 * side**2].reshape(lanes, side, side, 3)
 
 
 def _finish_kernel(

@@ -27,8 +27,6 @@ from memory_maze.scenario import CELL_METRES
 FULL_LEVEL = 10  # log2 of the largest texture's side
 # The reference's rasteriser: how it rounds lit texels and the sky.
 LIT_GAIN, SKY_OFFSET = 256 / 255, 0.17
-# A light of 1 is 2 ** 23 / 256 after this: texels have eight bits after the point when they are lit.
-_LIGHT_SCALE = np.uint32(round(LIT_GAIN / LIGHT_STEPS / 256 * 2**33))
 SKY_RGB = (0.4, 0.6, 0.8)
 SKY_STRETCH = 1.0075  # its cube map is sampled 1 % outwards; the mean over the directions
 NEAREST_RISE = 1e-3  # rays that sink less than this reach the floor behind every wall
@@ -169,6 +167,5 @@ def sample_texels(
     for index, weight in zip(places, weights, strict=True):
         texel = texels(index)
         pair, green = pair + (texel & 0xFF00FF) * weight, green + (texel >> 8 & 255) * weight
-    light = (entry >> 16).astype(jnp.uint32) * _LIGHT_SCALE + 512 >> 10
-    red, green, blue = (part * light + (1 << 22) >> 23 for part in (pair & 0xFFFF, green, pair >> 16))
-    return red | green << 8 | blue << 16
+    light = (entry >> 16).astype(jnp.float32) * np.float32(LIT_GAIN / LIGHT_STEPS / 256)
+    return pack(*(part.astype(jnp.float32) * light for part in (pair & 0xFFFF, green, pair >> 16)))

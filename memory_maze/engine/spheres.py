@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import shading
-from memory_maze.engine.arithmetic import invert, invert_root
+from memory_maze.engine.arithmetic import invert, root
 from memory_maze.engine.rays import AMBIENT, DIFFUSE, Camera, Lens, Ray, inverse_depth
 from memory_maze.scenario import COLORS
 
@@ -104,7 +104,7 @@ def reach(ray: Ray, sphere: Spheres) -> jax.Array:
     """The ray parameter at the surface, or at the closest point where the ray misses."""
     along, length = facing(ray, sphere), squared_length(ray)
     square = jnp.maximum(along**2 - length * sphere.gap, 1e-12)
-    return (along - square * invert_root(square)) * invert(length)
+    return (along - root(square)) * invert(length)
 
 
 def light(ray: Ray, sphere: Spheres) -> jax.Array:
