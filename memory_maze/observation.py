@@ -45,6 +45,12 @@ def observation_arrays(task: Task, options: Options, floats: Any = np.float64) -
     return arrays
 
 
+def check_minimap(task: Task, options: Options) -> None:
+    """Refuses pictures that are too small for the minimap that they are to show."""
+    if options.show_path and options.camera_resolution < 2 * task.size:
+        raise ValueError(f"the minimap takes {2 * task.size} pixels: camera_resolution is too small for it")
+
+
 def layout_of(scenario: Scenario) -> np.ndarray:
     """(size, size) uint8: 1 is free; row 0 is the bottom row, the outer wall is left out."""
     walls = np.array([[char == WALL for char in row] for row in scenario.walls])
