@@ -15,8 +15,6 @@ _PATH: dict[str, Any] = {"global_observables": True, "show_path": True}
 _FAST: dict[str, Any] = {"control_freq": 40.0}
 _SIX: dict[str, Any] = {"randomize_colors": True}
 
-_VECTOR = "memory_maze.adapters.gymnasium_vector:MemoryMazeVectorEnv"
-
 VARIANTS: dict[str, dict[str, Any]] = {
     "": _IMAGE,
     "Vis": _IMAGE | _VIS,
@@ -54,7 +52,6 @@ def register() -> None:
                 gymnasium.register(
                     id=name,
                     entry_point="memory_maze.adapters.gymnasium:MemoryMazeEnv",
-                    # The batched engine does not draw the minimap; those ids are made one by one.
-                    vector_entry_point=None if "show_path" in keywords else _VECTOR,
+                    vector_entry_point="memory_maze.adapters.gymnasium_vector:MemoryMazeVectorEnv",
                     kwargs={"task": task, **keywords},
                 )

@@ -14,6 +14,7 @@ from memory_maze import TASKS, Sampler, Scenario
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env, begin_scenario
 from memory_maze.engine.targets import collect
+from memory_maze.observation import draw_minimap, mark_path
 from memory_maze.scenario import cell_to_world
 
 NUM = 6
@@ -31,7 +32,7 @@ def batch(env):
 
 @pytest.fixture(scope="module")
 def step(batch):
-    return jax.jit(batch.step)
+    return batch.step
 
 
 def begin(draws, hidden=(), objects=3):
@@ -174,6 +175,39 @@ def test_one_maze_is_a_lane_of_many(env, batch, step):
         assert np.abs(difference).mean() < 0.1
 
 
+def test_keys_for_each_or_for_all(batch):
+    key = jax.random.key(3)
+    states, timestep = batch.reset(key)
+    for keys in (jax.random.key_data(key), jax.random.split(key, NUM)):
+        again, same = batch.reset(keys)
+        np.testing.assert_array_equal(again.step, states.step)
+        jax.tree.map(np.testing.assert_array_equal, timestep, same)
+    alone, _ = Batch(batch.env, 1).reset(jax.random.split(key, NUM)[4:5])
+    np.testing.assert_array_equal(alone.body.steer, states.body.steer[4:5])
+    np.testing.assert_array_equal(alone.step, states.step[4:5])
+    with pytest.raises(ValueError, match="one key or 6"):
+        batch.reset(jax.random.split(key, NUM + 1))
+
+
+@pytest.mark.parametrize("num", [0, -1, 1.5, True, "2"])
+def test_wrong_numbers_of_mazes_are_refused(env, num):
+    with pytest.raises(ValueError, match="num must be a positive integer"):
+        Batch(env, num)
+
+
+def test_arrays_are_arguments(batch):
+    """Constants would be copied into every program."""
+    arrays, rules = jax.tree.flatten(batch)
+    assert sum(leaf.nbytes for leaf in arrays) > 1e6
+    assert hash(rules) == hash(jax.tree.structure(Batch(batch.env, NUM)))
+    assert rules != jax.tree.structure(Batch(batch.env, NUM + 1))
+    states, _ = batch.reset(jax.random.key(0))
+    jaxpr = jax.make_jaxpr(Batch.step)(batch, states, jnp.ones(NUM, jnp.int32))
+    assert sum(np.asarray(const).nbytes for const in jaxpr.consts) < 1e6
+    again = jax.tree.unflatten(rules, arrays)
+    assert (again.num, again.env.task, again.env.options) == (NUM, batch.env.task, batch.env.options)
+
+
 def test_nothing_is_compiled_twice(batch):
     traces = 0
 
@@ -200,6 +234,29 @@ def test_extra_observations_are_those_of_the_reference():
     for key in observation.keys() - {"image"}:
         np.testing.assert_allclose(observation[key], expected[key], atol=1e-5, err_msg=key)
     reference.close()
+
+
+def test_oracle_observations_are_those_of_the_single_interfaces():
+    """Up to the minimap they are those that the others show."""
+    env = Env("11x11", layouts=64, global_observables=True, show_path=True, camera_resolution=32)
+    states = jax.vmap(env.draw)(jax.random.split(jax.random.key(0), NUM))
+    states = dataclasses.replace(states, body=dataclasses.replace(states.body, x=states.body.x + 0.3))
+    observe = jax.jit(jax.vmap(lambda state: (env.observe(state), env.render(state))))
+    observations, images = jax.device_get(observe(states))
+    for i in range(NUM):
+        observation = {name: array[i] for name, array in observations.items()}
+        image, layout = images[i].copy(), (observation["maze_layout"] > 0).astype(np.uint8)
+        position, target = observation["agent_pos"].astype(float), observation["target_pos"]
+        mark_path(layout, tuple(position.astype(int)), tuple(target.astype(int)))
+        draw_minimap(image, layout, position, observation["agent_dir"].astype(float))
+        np.testing.assert_array_equal(observation["maze_layout"], layout)
+        np.testing.assert_array_equal(observation["image"], image)
+        assert (image != images[i]).any()
+
+
+def test_pictures_too_small_for_the_minimap_are_refused():
+    with pytest.raises(ValueError, match="the minimap takes 30 pixels"):
+        Env("15x15", layouts=64, global_observables=True, show_path=True, camera_resolution=16)
 
 
 def test_states_are_small(batch):
@@ -246,9 +303,8 @@ batch = Batch(Env("9x9", layouts=64, seconds=3, image_only_obs=True), 8)
 states, _ = batch.reset(jax.random.key(0))
 sharding = NamedSharding(Mesh(np.array(jax.devices()), "lanes"), P("lanes"))
 states = jax.device_put(states, sharding)
-local = Batch(batch.env, 8 // len(jax.devices()))
 lanes = {"in_specs": P("lanes"), "out_specs": P("lanes"), "check_vma": False}
-step = jax.jit(jax.shard_map(local.step, mesh=sharding.mesh, **lanes))
+step = jax.jit(jax.shard_map(batch.step, mesh=sharding.mesh, **lanes))
 sums = []
 for action in (1, 1, 4, 1, 2, 1):
     states, timestep = step(states, jax.device_put(jnp.full(8, action), sharding))

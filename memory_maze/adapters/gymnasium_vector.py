@@ -1,6 +1,5 @@
 """The gymnasium interface of many mazes: one program on the device steps and draws them all."""
 
-import copy
 import dataclasses
 import functools
 import secrets
@@ -22,13 +21,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from memory_maze.adapters.spaces import action_space, observation_space
-from memory_maze.engine.bank import Bank
-from memory_maze.engine.batch import Batch
+from memory_maze.engine.batch import Batch, check_count
 from memory_maze.engine.env import Env, render_state
 from memory_maze.engine.render import View
 from memory_maze.engine.single import cache_programs
 from memory_maze.engine.textures import Atlas
-from memory_maze.engine.types import State, Timestep
+from memory_maze.engine.types import State
 from memory_maze.options import ACTION_NAMES, ACTIONS
 from memory_maze.sampler import check_seed
 from memory_maze.tasks import Task
@@ -93,12 +91,10 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = action_space(env.options)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._batch, self._spread = Batch(env, num_envs), spread
         self._host = arrays == "numpy"
         (self._device,) = env.bank.walls.devices()
-        view = dataclasses.replace(env.view, resolution=render_resolution, border=True)
-        self._reset_program = jax.jit(functools.partial(_reset, env, spread))
-        self._step_program = jax.jit(functools.partial(_step, env), donate_argnums=1)
-        self._render_program = jax.jit(functools.partial(_render, view))
+        self._view = dataclasses.replace(env.view, resolution=render_resolution, border=True)
         self._keys = self._make_keys(seed)
         self._state: State | None = None
 
@@ -120,12 +116,12 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"unknown reset options {sorted(options)}: there are none")
         if seed is not None:
             self._keys = self._make_keys(seed)
-        self._keys, self._state, observation = self._reset_program(self._arrays, self._keys)
+        self._keys, self._state, observation = _reset(self._batch, self._spread, self._keys)
         return self._give(observation), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         state, actions = self.state, self._take(actions)
-        self._state, timestep = self._step_program(self._arrays, state, actions)
+        self._state, timestep = _step(self._batch, state, actions)
         return (
             *self._give((timestep.observation, timestep.reward, timestep.terminated, timestep.truncated)),
             {},
@@ -139,14 +135,10 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
             )
             return None
         first = jax.tree.map(lambda leaf: leaf[:MAX_RENDERED], self.state)
-        return tuple(np.array(self._render_program(self.env.atlas, first)))
+        return tuple(np.array(_render(self._view, self.env.atlas, first)))
 
     def close_extras(self, **kwargs: Any) -> None:
         self._state = None
-
-    @property
-    def _arrays(self) -> tuple[Bank, Atlas]:
-        return self.env.bank, self.env.atlas
 
     def _make_keys(self, seed: int | Sequence[int] | None) -> jax.Array:
         """(num_envs,) keys. What stays on one device from the start is never compiled again for it."""
@@ -178,30 +170,20 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         return jax.device_put(given.astype(jnp.int32 if discrete else jnp.float32), self._device)
 
 
-def _reset(
-    env: Env, spread: bool, arrays: tuple[Bank, Atlas], keys: jax.Array
-) -> tuple[jax.Array, State, Any]:
+@functools.partial(jax.jit, static_argnums=1)
+def _reset(batch: Batch, spread: bool, keys: jax.Array) -> tuple[jax.Array, State, Any]:
     """The keys of the next reset, the states and the first observations."""
-    batch = Batch(_with_arrays(env, arrays), 1)
     keys = jax.vmap(jax.random.split)(keys)
-    states, timesteps = jax.vmap(lambda key: batch.reset(key, spread))(keys[:, 1])
-    states, observations = jax.tree.map(lambda leaf: leaf[:, 0], (states, timesteps.observation))
-    return keys[:, 0], states, observations
+    states, timesteps = batch.reset(keys[:, 1], spread)
+    return keys[:, 0], states, timesteps.observation
 
 
-def _step(env: Env, arrays: tuple[Bank, Atlas], states: State, actions: jax.Array) -> tuple[State, Timestep]:
-    return Batch(_with_arrays(env, arrays), len(actions)).step(states, actions)
+_step = jax.jit(Batch.step, donate_argnums=1)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _render(view: View, atlas: Atlas, states: State) -> jax.Array:
     return jax.vmap(functools.partial(render_state, view, atlas))(states)
-
-
-def _with_arrays(env: Env, arrays: tuple[Bank, Atlas]) -> Env:
-    """The same rules over the arguments of a program: constants would be copied into each program."""
-    env = copy.copy(env)
-    env.bank, env.atlas = arrays
-    return env
 
 
 def _as_array(actions: Any) -> Any:
@@ -232,8 +214,7 @@ def _make_key(seed: int) -> jax.Array:
 
 
 def _check_arguments(num_envs: int, arrays: str, render_mode: str | None, engine: str) -> None:
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
-        raise ValueError(f"num_envs must be a positive integer: got {num_envs!r}")
+    check_count("num_envs", num_envs)
     if arrays not in ARRAYS:
         raise ValueError(f"no arrays {arrays!r}: there are {', '.join(ARRAYS)}")
     if render_mode not in (None, "rgb_array"):

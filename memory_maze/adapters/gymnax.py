@@ -6,7 +6,6 @@
 """
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine.env import Env
-from memory_maze.engine.types import State
+from memory_maze.engine.types import State, jitted, typed_key
 from memory_maze.observation import observation_arrays
 from memory_maze.options import ACTIONS
 from memory_maze.tasks import Task
@@ -97,6 +96,7 @@ class Dict:
         return jnp.all(jnp.stack([space.contains(x[name]) for name, space in self.spaces.items()]))
 
 
+@jax.tree_util.register_pytree_node_class
 class GymnaxEnv:
     """One maze with gymnax's methods; `vmap` makes it many.
 
@@ -117,6 +117,17 @@ class GymnaxEnv:
         self.env = Env(task, **keywords)
         self._final_observation = final_observation
 
+    def tree_flatten(self) -> tuple[tuple[Env], bool]:
+        """The arrays, and what programs are compiled for."""
+        return (self.env,), self._final_observation
+
+    @classmethod
+    def tree_unflatten(cls, final_observation: bool, arrays: tuple[Env]) -> "GymnaxEnv":
+        """The same environment over other arrays."""
+        env = object.__new__(cls)
+        (env.env,), env._final_observation = arrays, final_observation
+        return env
+
     @property
     def name(self) -> str:
         """Of the task, like MemoryMaze-9x9."""
@@ -132,19 +143,19 @@ class GymnaxEnv:
         """The length of the task's episodes."""
         return Params(max_steps_in_episode=self.env.episode_steps)
 
-    @functools.partial(jax.jit, static_argnums=0)
+    @jitted
     def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Any, State]:
         """The first observation and state of a new episode."""
         state = self._draw(key)
         return self.env.observe(state), state
 
-    @functools.partial(jax.jit, static_argnums=0)
+    @jitted
     def step(
         self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
     ) -> tuple[Any, State, jax.Array, jax.Array, dict[str, Any]]:
         """Observation, state, reward, done and info; where done, already of the next episode."""
         params = params or self.default_params
-        step_key, reset_key = jax.random.split(_typed(key))
+        step_key, reset_key = jax.random.split(typed_key(key))
         moved, reward = self.env.advance(dataclasses.replace(state, key=step_key), action)
         done = moved.step >= params.max_steps_in_episode
         next_state = jax.tree.map(lambda new, old: jnp.where(done, new, old), self._draw(reset_key), moved)
@@ -167,9 +178,4 @@ class GymnaxEnv:
         return boxes["image"] if options.image_only_obs else Dict(boxes)
 
     def _draw(self, key: jax.Array) -> State:
-        return jax.tree.map(jnp.asarray, self.env.draw(_typed(key)))
-
-
-def _typed(key: jax.Array) -> jax.Array:
-    """A new-style key, so that the state has one type with keys of either style."""
-    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+        return jax.tree.map(jnp.asarray, self.env.draw(key))

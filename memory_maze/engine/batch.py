@@ -1,14 +1,19 @@
 """Many mazes at once, each reset when its time is up."""
 
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from memory_maze.engine.env import Env
-from memory_maze.engine.types import State, Timestep
+from memory_maze.engine.types import State, Timestep, jitted, typed_key
 
 
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["env"], meta_fields=["num"])
+@dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
     """`num` mazes with automatic resets.
 
@@ -17,37 +22,49 @@ class Batch:
     is drawn once and the last observation is never lost.
     """
 
-    def __init__(self, env: Env, num: int) -> None:
-        self.env, self.num = env, num
+    env: Env
+    num: int
 
-    def reset(self, key: jax.Array, spread: bool = True) -> tuple[State, Timestep]:
-        """New episodes; `spread` over their whole length in time, so that they never all end at once."""
-        key, phase_key = jax.random.split(key)
-        states, timesteps = jax.vmap(self.env.reset)(jax.random.split(key, self.num))
-        if spread:
-            steps = jax.random.randint(phase_key, (self.num,), 0, self.env.episode_steps)
-            states = dataclasses.replace(states, step=steps)
-        return states, timesteps
+    def __post_init__(self) -> None:
+        check_count("num", self.num)
 
+    @jitted
+    def reset(self, key: jax.Array, spread: bool | jax.Array = True) -> tuple[State, Timestep]:
+        """New episodes; `spread` over their whole length in time, so that they never all end at once.
+
+        `key` is one for all, or one for each: then each is as it would be alone.
+        """
+        keys = jax.vmap(jax.random.split)(self._split(typed_key(key)))
+        states, timesteps = jax.vmap(self.env.reset)(keys[:, 0])
+        steps = jax.vmap(lambda key: jax.random.randint(key, (), 0, self.env.episode_steps))(keys[:, 1])
+        return dataclasses.replace(states, step=jnp.where(spread, steps, 0)), timesteps
+
+    @jitted
     def step(self, states: State, actions: jax.Array) -> tuple[State, Timestep]:
         """One action for each maze."""
         over = states.step >= self.env.episode_steps
         moved, rewards = jax.vmap(self.env.advance)(states, actions)
-        key = jax.vmap(lambda key: jax.random.fold_in(key, 2))(states.key)
-        started = jax.vmap(self.env.draw)(key)
-        states = jax.tree.map(lambda new, old: _select(over, new, old), started, moved)
+        started = jax.vmap(lambda key: self.env.draw(jax.random.fold_in(key, 2)))(states.key)
+        states = jax.vmap(_select)(over, started, moved)
         return states, Timestep(
             observation=jax.vmap(self.env.observe)(states),
             reward=jnp.where(over, 0.0, rewards),
-            terminated=jnp.zeros(self.num, bool),
+            terminated=jnp.zeros_like(over),
             truncated=states.step >= self.env.episode_steps,
             first=over,
         )
 
+    def _split(self, key: jax.Array) -> jax.Array:
+        if key.shape not in ((), (self.num,)):
+            raise ValueError(f"give one key or {self.num}, one per maze: got {key.shape}")
+        return key if key.shape else jax.random.split(key, self.num)
 
-def _select(choice: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    if jnp.issubdtype(new.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(
-            _select(choice, jax.random.key_data(new), jax.random.key_data(old)), impl=jax.random.key_impl(new)
-        )
-    return jnp.where(choice.reshape(-1, *([1] * (new.ndim - 1))), new, old)
+
+def check_count(name: str, value: Any) -> None:
+    """Refuses what cannot be a number of mazes."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a positive integer: got {value!r}")
+
+
+def _select(choice: jax.Array, new: State, old: State) -> State:
+    return jax.tree.map(functools.partial(jnp.where, choice), new, old)

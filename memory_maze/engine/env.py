@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import motion, targets
+from memory_maze.engine import minimap, motion, targets
 from memory_maze.engine.bank import Bank, load_bank
 from memory_maze.engine.render import View, render
 from memory_maze.engine.textures import Atlas, load_atlas
-from memory_maze.engine.types import Body, Maze, State, Timestep
-from memory_maze.observation import layout_of, to_cells
+from memory_maze.engine.types import Body, Maze, State, Timestep, jitted, typed_key
+from memory_maze.observation import check_minimap, layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
 from memory_maze.scenario import CELL_METRES, COLORS, WALL_TEXTURES, Scenario, cell_to_world
 from memory_maze.tasks import Task, get_task
@@ -21,8 +21,12 @@ from memory_maze.tasks import Task, get_task
 _BORDERS = (COLORS * 255 * 0.7).astype(np.uint8)
 
 
+@jax.tree_util.register_pytree_node_class
 class Env:
     """Memory Maze in JAX.
+
+    It is a pytree of large arrays, the layouts and the textures. Give it to your own programs as an
+    argument, or they hold a copy.
 
     Args:
         task: A name like "9x9", or a `Task`.
@@ -34,7 +38,7 @@ class Env:
 
     >>> env = Env("9x9", image_only_obs=True)
     >>> state, timestep = env.reset(jax.random.key(0))
-    >>> state, timestep = jax.jit(env.step)(state, 1)
+    >>> state, timestep = env.step(state, 1)
     """
 
     def __init__(
@@ -49,34 +53,45 @@ class Env:
     ) -> None:
         self.task = get_task(task, seconds)
         self.options = Options.from_keywords(keywords)
-        if self.options.show_path:
-            raise NotImplementedError(
-                "the batched engine does not draw the minimap of the Oracle variants: use gymnasium.make"
-            )
+        check_minimap(self.task, self.options)
         self.view = make_view(self.options)
         self.bank = jax.tree.map(jnp.asarray, bank or load_bank(self.task, layouts, held_out=held_out))
         self.atlas = load_atlas()
+
+    def tree_flatten(self) -> tuple[tuple[Bank, Atlas], tuple[Task, Options, View]]:
+        """The arrays, and what programs are compiled for."""
+        return (self.bank, self.atlas), (self.task, self.options, self.view)
+
+    @classmethod
+    def tree_unflatten(cls, rules: tuple[Task, Options, View], arrays: tuple[Bank, Atlas]) -> "Env":
+        """The same rules over other arrays."""
+        env = object.__new__(cls)
+        env.task, env.options, env.view = rules
+        env.bank, env.atlas = arrays
+        return env
 
     @property
     def episode_steps(self) -> int:
         """Actions in an episode."""
         return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
 
+    @jitted
     def reset(self, key: jax.Array) -> tuple[State, Timestep]:
         """A new episode: a layout from the bank, everything else from the key."""
         state = self.draw(key)
         return state, self._timestep(state, jnp.float32(0), first=True)
 
-    def step(self, state: State, action: jax.Array) -> tuple[State, Timestep]:
+    @jitted
+    def step(self, state: State, action: jax.Array | int) -> tuple[State, Timestep]:
         """Holds an action until the next one. Past the time limit it goes on; `truncated` tells."""
         state, reward = self.advance(state, action)
         return state, self._timestep(state, reward, first=False)
 
     def render(self, state: State) -> jax.Array:
-        """The picture, (R, R, 3) uint8, with the border."""
+        """The picture, (R, R, 3) uint8, with the border and without the minimap."""
         return render_state(self.view, self.atlas, state)
 
-    def advance(self, state: State, action: jax.Array) -> tuple[State, jax.Array]:
+    def advance(self, state: State, action: jax.Array | int) -> tuple[State, jax.Array]:
         """The rules without the picture: the state after an action, and the reward."""
         body, touched = motion.move(
             state.body,
@@ -88,7 +103,7 @@ class Env:
         state, reward = targets.collect(state, touched | state.touched)
         return dataclasses.replace(state, body=body, step=state.step + 1), reward
 
-    def control(self, action: jax.Array) -> jax.Array:
+    def control(self, action: jax.Array | int) -> jax.Array:
         """(2,) roll and steer of an action."""
         if self.options.discrete_actions:
             return jnp.asarray(ACTIONS, jnp.float32)[action]
@@ -97,7 +112,7 @@ class Env:
     def draw(self, key: jax.Array) -> State:
         """The state at the start of a random episode."""
         key, layout_key, texture_key, color_key, place_key, spawn_key, heading_key, target_key = (
-            jax.random.split(key, 8)
+            jax.random.split(typed_key(key), 8)
         )
         count = self.task.objects
         index = jax.random.randint(layout_key, (), 0, len(self.bank))
@@ -127,16 +142,15 @@ class Env:
 
     def observe(self, state: State) -> Any:
         """What the agent sees in this variant."""
-        image = self.render(state)
-        if self.options.image_only_obs:
-            return image
         observation = {
-            "image": image,
+            "image": self.render(state),
             "target_color": jnp.asarray(COLORS, jnp.float32)[state.maze.colors[state.target]],
         }
         if self.options.global_observables:
             observation |= self._global_observables(state)
-        return observation
+        if self.options.show_path:
+            observation |= self._path_observables(state, observation)
+        return observation["image"] if self.options.image_only_obs else observation
 
     def _global_observables(self, state: State) -> dict[str, jax.Array]:
         size, body, maze = self.task.size, state.body, state.maze
@@ -145,7 +159,6 @@ class Env:
         right = jnp.stack([forward[1], -forward[0]])
         vectors = (maze.objects - position) @ jnp.stack([right, forward], axis=1) / CELL_METRES
         places = to_cells(maze.objects, size)
-        bits = maze.walls[:, None] >> jnp.arange(size, dtype=jnp.uint32) & 1
         return {
             "agent_pos": to_cells(position, size),
             "agent_dir": forward,
@@ -153,7 +166,18 @@ class Env:
             "targets_pos": places,
             "target_vec": vectors[state.target],
             "target_pos": places[state.target],
-            "maze_layout": (1 - bits).astype(jnp.uint8),
+            "maze_layout": _cells(minimap.free_cells(maze.walls)),
+        }
+
+    def _path_observables(self, state: State, observation: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The image and the layout with the path to the target."""
+        position, finish = observation["agent_pos"], observation["target_pos"]
+        free = minimap.free_cells(state.maze.walls)
+        path = minimap.shortest_path(free, *(minimap.one_cell(len(free), p) for p in (position, finish)))
+        image, forward = observation["image"], observation["agent_dir"]
+        return {
+            "image": minimap.draw_minimap(image, free, path, position, forward),
+            "maze_layout": jnp.where(_cells(path) == 1, jnp.uint8(2), observation["maze_layout"]),
         }
 
     def _timestep(self, state: State, reward: jax.Array, first: bool) -> Timestep:
@@ -247,3 +271,8 @@ def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
 def _bit_rows(cells: np.ndarray) -> jax.Array:
     bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
     return jnp.asarray((cells * bits).sum(axis=1, dtype=np.uint32))
+
+
+def _cells(rows: jax.Array) -> jax.Array:
+    """(N, N) uint8 of bit rows."""
+    return (rows[:, None] >> jnp.arange(len(rows), dtype=jnp.uint32) & 1).astype(jnp.uint8)

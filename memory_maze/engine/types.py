@@ -1,9 +1,13 @@
 """What the engine's programs pass around: every array with its shape, for one maze."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @jax.tree_util.register_dataclass
@@ -60,3 +64,13 @@ class Timestep:
     terminated: jax.Array  # () bool: never
     truncated: jax.Array  # () bool: the time is up
     first: jax.Array  # () bool: the observation is the first of an episode
+
+
+def jitted(method: Method) -> Method:
+    """Compiles a method of a pytree, whose arrays are then arguments of the program."""
+    return cast(Method, jax.jit(method))
+
+
+def typed_key(key: jax.Array) -> jax.Array:
+    """A key, or several, of the new style, so that states have one type with keys of either style."""
+    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
