@@ -9,7 +9,6 @@ import operator
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 # Loops look whether they are done once in so many steps: on GPUs the look costs more than a step.
@@ -92,9 +91,20 @@ def draw_minimap(
     color = jnp.where(_contain(free, x, y), WHITE, 0)
     color = jnp.where(_contain(path, x, y), GREEN, color)
     color = jnp.where((x == position[0].astype(jnp.int32)) & (y == position[1].astype(jnp.int32)), RED, color)
-    picture = jnp.where(inside, color, 0)[..., None] >> np.array([0, 8, 16])
-    corner = image[:side, -side:] // 2 + picture.astype(jnp.uint8)
-    return image.at[:side, -side:].set(corner)
+    return _blend(image, jnp.where(inside, color, 0))
+
+
+def _blend(image: jax.Array, colors: jax.Array) -> jax.Array:
+    """The image with packed colours added to one half of its top right corner."""
+    side, first = len(colors), image.shape[1] - len(colors)
+
+    def blend(channel: jax.Array, image: jax.Array) -> jax.Array:
+        corner = lax.dynamic_slice(image, (0, first, channel), (side, side, 1))
+        added = (colors >> 8 * channel).astype(jnp.uint8)[..., None]
+        return lax.dynamic_update_slice(image, corner // 2 + added, (0, first, channel))
+
+    # In a loop, or XLA would work out the map anew for each byte.
+    return lax.fori_loop(0, 3, blend, image)
 
 
 def _contain(cells: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
