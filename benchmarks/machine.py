@@ -16,13 +16,14 @@ _GL_RENDERER = 0x1F01
 
 def describe_run(graphics: bool = True) -> dict[str, Any]:
     """Command, date, commit and hardware of the benchmark that is running."""
+    # A copy of the tree on another machine is told its commit: git there may know another one, or none.
+    told = os.environ.get("GIT_COMMIT")
     # Results are what benchmarks write, so those of another run leave the tree clean.
-    changes = run_git("status", "--porcelain", "--", ".", ":!results")
+    changes = None if told else run_git("status", "--porcelain", "--", ".", ":!results")
     return {
         "command": command_line(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        # On a machine without the repository the commit is handed over.
-        "commit": run_git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT"),
+        "commit": told or run_git("rev-parse", "HEAD"),
         "dirty": None if changes is None else changes != "",
         "hardware": describe_hardware(graphics),
     }
