@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from memory_maze.observation import Array, Observer, draw_border, draw_minimap, mark_path, observation_arrays
+from memory_maze.observation import (
+    Array,
+    Observer,
+    check_minimap,
+    draw_border,
+    draw_minimap,
+    mark_path,
+    observation_arrays,
+)
 from memory_maze.options import ACTION_NAMES, ACTIONS, Options, check_resolution
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
@@ -80,10 +88,7 @@ class Simulation:
         self.options = Options.from_keywords(keywords)
         if engine not in ENGINES:
             raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
-        if self.options.show_path and self.options.camera_resolution < 2 * self.task.size:
-            raise ValueError(
-                f"the minimap takes {2 * self.task.size} pixels: camera_resolution is too small for it"
-            )
+        check_minimap(self.task, self.options)
         if render_resolution is not None:
             check_resolution("render_resolution", render_resolution)
         self._fixed = None if scenario is None else self._load(scenario)
