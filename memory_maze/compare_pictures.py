@@ -38,13 +38,13 @@ def save_all(out: Path, pictures: dict[str, Any]) -> None:
 
 
 def overview(pictures: dict[str, Any]) -> np.ndarray:
-    """Of each size the least alike pair, one in the middle, and a walk from above."""
+    """Of each size the least alike pair, the one with most to see, and a walk from above."""
     cells = []
     for task, found in pictures.items():
         ours, theirs, decibels = found["pairs"]["64"]
-        middle = np.argsort(decibels)[len(decibels) // 2]
+        rich = np.argmax([len(np.unique(image.reshape(-1, 3) // 48, axis=0)) for image in theirs])
         cells += worst(ours, theirs, decibels, f"{task}, least alike")
-        cells += triple(ours[middle], theirs[middle], f"{task}, {decibels[middle]:.1f} dB")
+        cells += triple(ours[rich], theirs[rich], f"{task}, {decibels[rich]:.1f} dB")
         cells.append(draw_walk(*found["walks"]["forward"], 0))
     return sheet(cells, 7, 192)
 
