@@ -6,7 +6,7 @@ and the last bit. The solvers' numbers are neither tiny nor that exact.
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ _in_kernel = contextvars.ContextVar("in_kernel", default=False)
 
 
 @contextlib.contextmanager
-def approximate() -> Iterator[None]:
+def approximate() -> Generator[None]:
     """What is traced in here is for a kernel of an NVIDIA GPU."""
     token = _in_kernel.set(True)
     try:
