@@ -31,23 +31,36 @@ def reference_table(report: dict) -> str:
 
 
 def throughput_table(report: dict) -> str:
-    """One environment and batches, wherever they were measured."""
-    lines = ["| | | mazes | steps a second |", "|---|---|---|---|"]
-    names = {"jax": "JAX engine", "mujoco": "MuJoCo reference", "published": "published package"}
+    """Steps a second: one environment and batches, wherever they were measured."""
+    names = {"published": "published package", "mujoco": "MuJoCo engine", "jax": "JAX engine"}
+    results = report["results"]
+    first = next(iter(results.values()))
+    # One maze runs on the CPU wherever batches run.
     on_cpu = report["device"].startswith("cpu")
-    for task, result in report["results"].items():
-        # One maze runs on the CPU wherever batches run.
-        for name, value in result["engines"].items() if on_cpu else ():
-            lines.append(f"| {task} | {names[name]} | 1 | {value:,.0f} |")
-        for num, batch in result["batches"].items():
-            lines.append(
-                f"| {task} | JAX engine, batched | {int(num):,} | {batch['steps_per_second']:,.0f} |"
-            )
+    singles = [name for name in names if on_cpu and name in first["engines"]]
+    titles = [names[name] for name in singles]
+    titles += [f"{int(num):,} at once" if int(num) > 1 else "in a program" for num in first["batches"]]
+    lines = [f"| steps a second | {' | '.join(titles)} |", "|---" * (1 + len(titles)) + "|"]
+    for task, result in results.items():
+        values = [result["engines"][name] for name in singles]
+        values += [batch["steps_per_second"] for batch in result["batches"].values()]
+        lines.append(f"| {task} | {' | '.join(f'{value:,.0f}' for value in values)} |")
     hardware = report["hardware"]
     where = f"{hardware['cores']} cores ({hardware['cpu']})"
     if not on_cpu:
         where = "one " + report["device"].partition(" ")[2]
-    return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; every pixel is consumed."
+    note = f"On {where}, {report['date'][:10]}; every pixel is consumed. "
+    return "\n".join(lines) + "\n\n" + note + describe_parts(*next(iter(results.items())))
+
+
+def describe_parts(task: str, result: dict) -> str:
+    """Where the time of the largest batch goes."""
+    num, batch = list(result["batches"].items())[-1]
+    parts = batch["parts"]
+    return (
+        f"A step of {int(num):,} mazes of {task} takes {batch['step_us']:,.0f} us; "
+        f"alone, the physics take {parts['physics_us']:,.0f} and the picture {parts['picture_us']:,.0f}."
+    )
 
 
 def start_table(report: dict) -> str:
