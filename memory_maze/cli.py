@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import importlib.util
+import json
 import platform
 import sys
 from importlib import metadata
@@ -145,6 +146,54 @@ def _opengl() -> str:
 
 
 @dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Play whole episodes with a policy and report its score."""
+
+    policy: tyro.conf.Positional[str]
+    """oracle, random, or your own as module:name."""
+    task: str = "9x9"
+    """Which task."""
+    episodes: int = 100
+    """How many episodes, each in a maze of its own."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What simulates; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    seed: int = 0
+    """Seed of the first maze; the next ones have the next seeds."""
+    json: Path | None = None
+    """File for the figures."""
+
+    def run(self) -> None:
+        from rich.progress import Progress
+
+        from memory_maze.evaluate import evaluate
+        from memory_maze.files import replacing
+        from memory_maze.policies import load_policy
+
+        task, policy = get_task(self.task), load_policy(self.policy)
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task(f"{self.policy} in {self.task}", total=self.episodes * 4 * task.seconds)
+            report = evaluate(
+                policy,
+                task,
+                self.episodes,
+                engine=self.engine,
+                seed=self.seed,
+                advance=lambda steps: progress.advance(bar, steps),
+            )
+        low, high = report["interval_95"]
+        console.print(
+            f"{self.policy} in {self.task} on {self.engine}: {report['mean']:.2f} "
+            f"({low:.2f} to {high:.2f} with 95 % confidence), {self.episodes} episodes"
+        )
+        for name, share in report.get("share_of_paper", {}).items():
+            console.print(f"{100 * share:.0f} % of the paper's {name}")
+        if self.json is not None:
+            with replacing(self.json) as path:
+                path.write_text(json.dumps({"policy": self.policy} | report, indent=2) + "\n")
+            console.print(f"written: {self.json}", soft_wrap=True)
+
+
+@dataclasses.dataclass(frozen=True)
 class CompareEngines:
     """Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
 
@@ -183,6 +232,7 @@ Command = (
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[CompareEngines, tyro.conf.subcommand("compare-engines")]
 )
 

@@ -1,0 +1,168 @@
+"""The policies that need no training, in the real physics of both engines."""
+
+import heapq
+import json
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from memory_maze import TASKS, Scenario
+from memory_maze.cli import main
+from memory_maze.engine.env import begin_scenario
+from memory_maze.evaluate import bootstrap, evaluate, summarize
+from memory_maze.policies import geodesic, load_policy
+from memory_maze.policies.oracle import Oracle
+
+BENT = """
+#########
+#>  #  b#
+#   #   #
+# # # ###
+#   #   #
+#  r    #
+#   #   #
+#g  #   #
+#########
+"""
+
+
+@pytest.fixture(scope="module")
+def bent():
+    rng = np.random.RandomState(0)
+    return begin_scenario(Scenario.from_text(BENT).fill(rng, 100))
+
+
+def dijkstra(clear, start):
+    """Metres from a point by the same sixteen steps."""
+    steps = [(sign * down, sign * right) for down, right in geodesic.STEPS for sign in (1, -1)]
+    best, queue = {start: 0.0}, [(0.0, start)]
+    while queue:
+        length, (row, column) = heapq.heappop(queue)
+        if length > best[row, column]:
+            continue
+        for down, right in steps:
+            place = row + down, column + right
+            longer = length + math.hypot(down, right) * geodesic.SPACING
+            inside = 0 <= place[0] < len(clear) and 0 <= place[1] < len(clear)
+            if inside and clear[place] and longer < best.get(place, math.inf) - 1e-9:
+                best[place] = longer
+                heapq.heappush(queue, (longer, place))
+    return best
+
+
+def test_distances_are_those_of_dijkstra(bent):
+    clearance = geodesic.find_clearance(bent.maze.walls)
+    goal = (np.array([10, 12]) + 0.5) * geodesic.SPACING - 7  # a point of the lattice
+    distances = np.array(geodesic.find_distances(clearance, jnp.asarray(goal, jnp.float32), 0.0))
+    clear = np.array(clearance > geodesic.CLEARANCE)
+    expected = dijkstra(clear, (12, 10))
+    assert len(expected) == clear.sum()
+    # Near the goal distances are straight, which is less than by steps.
+    for (row, column), length in expected.items():
+        assert 0.92 * length - 1e-3 <= distances[row, column] <= length + 1e-3
+
+
+def test_clearance_is_the_distance_to_walls(bent):
+    clearance = np.array(geodesic.find_clearance(bent.maze.walls))
+    walls = [
+        (row, column)
+        for row in range(-1, 8)
+        for column in range(-1, 8)
+        if is_wall(bent.maze.walls, row, column)
+    ]
+    rng = np.random.RandomState(1)
+    for row, column in rng.randint(0, len(clearance), (200, 2)):
+        y, x = (row + 0.5) * geodesic.SPACING, (column + 0.5) * geodesic.SPACING
+        nearest = min(
+            math.hypot(max(2 * r - y, y - 2 * r - 2, 0), max(2 * c - x, x - 2 * c - 2, 0)) for r, c in walls
+        )
+        assert clearance[row, column] == pytest.approx(min(nearest, 2), abs=1e-5)
+
+
+def is_wall(walls, row, column):
+    size = len(walls)
+    outside = not (0 <= row < size and 0 <= column < size)
+    return outside or bool(int(walls[row]) >> column & 1)
+
+
+def test_the_way_leads_to_where_objects_are_touched(bent):
+    goals = Oracle().start(bent).goals
+    for index, (x, y) in enumerate(np.array(bent.maze.objects)):
+        for shift in (-0.5, 0.0, 0.5):
+            assert float(geodesic.look_up(goals.distances[index], x + shift, y)) == 0
+        assert float(goals.distances[index].max()) > 5
+
+
+def test_the_oracle_is_near_the_papers_and_the_same_on_both_engines():
+    """Five episodes: the committed results have two hundred."""
+    scores = {}
+    for engine in ("jax", "mujoco"):
+        report = evaluate(load_policy("oracle"), TASKS["9x9"], 5, engine=engine, seed=3)
+        assert report["episodes"] == 5
+        assert report["mean"] > 28
+        scores[engine] = np.array(report["scores"])
+    assert np.abs(scores["jax"] - scores["mujoco"]).mean() < 2
+
+
+def test_the_random_policy_finds_little_and_differs_by_seed():
+    policy = load_policy("random")
+    reports = [evaluate(policy, TASKS["9x9"], 4, seed=seed) for seed in (1, 1, 50)]
+    assert reports[0]["scores"] == reports[1]["scores"]
+    assert all(report["mean"] < 10 for report in reports)
+
+
+def test_figures_of_rewards():
+    rewards = np.zeros((4, 250))
+    rewards[0, 10], rewards[1, 110], rewards[1, 249] = 1, 1, 1
+    report = summarize(rewards, TASKS["9x9"])
+    assert report["mean"] == 0.75
+    assert report["std_error"] == pytest.approx(np.std([1, 2, 0, 0], ddof=1) / 2)
+    assert report["rewards_per_100_steps"] == [0.25, 0.25]
+    assert report["share_of_paper"]["oracle"] == pytest.approx(0.75 / 34.8)
+    low, high = bootstrap(np.arange(100.0))
+    assert 40 < low < 49.5 < high < 59
+
+
+class Stubborn:
+    """A policy as a user writes it."""
+
+    def start(self, state):
+        return jnp.int32(0)
+
+    def act(self, memory, state, key):
+        return jnp.int32(1), memory + 1
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        return isinstance(other, Stubborn)
+
+
+def test_the_command_writes_the_figures(tmp_path, capsys):
+    path = tmp_path / "score.json"
+    main(["evaluate", f"{__name__}:Stubborn", "--episodes", "2", "--json", str(path)])
+    report = json.loads(path.read_text())
+    assert report["episodes"] == 2
+    assert {"mean", "std_error", "policy", "task", "engine", "seed", "date"} <= report.keys()
+    assert "95 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clever"], "there are oracle, random"),
+        (["no_module_of_this_name:policy"], "no_module_of_this_name"),
+        (["math:pi"], "start"),
+        (["random", "--episodes", "0"], "positive"),
+        (["random", "--task", "8x8"], "8x8"),
+    ],
+)
+def test_wrong_requests_are_one_line(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", *arguments])
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
