@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
+from memory_maze.evaluate import PAPER
 from memory_maze.files import replacing
+from memory_maze.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = (
@@ -102,11 +104,34 @@ def equivalence_table(report: dict) -> str:
     )
 
 
+def policy_table(report: dict) -> str:
+    """Mean scores of policies on both engines."""
+    columns = [(policy, engine) for policy in ("oracle", "random") for engine in ("jax", "mujoco")]
+    columns = [column for column in columns if any(_key(column, task) in report for task in TASKS)]
+    titles = [f"{policy}, {engine}" for policy, engine in columns]
+    lines = [f"| mean score | paper's oracle | {' | '.join(titles)} |", "|---" * (2 + len(titles)) + "|"]
+    for task in TASKS:
+        cells = [str(PAPER[task]["oracle"])]
+        for column in columns:
+            figures = report.get(_key(column, task))
+            cells.append("" if figures is None else f"{figures['mean']:.2f} ± {figures['std_error']:.2f}")
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    figures = next(iter(report.values()))
+    note = f"{figures['episodes']} episodes each, the same mazes on both engines, {figures['date'][:10]}."
+    return "\n".join(lines) + "\n\n" + note
+
+
+def _key(column: tuple[str, str], task: str) -> str:
+    policy, engine = column
+    return f"{policy} {task} {engine}"
+
+
 TABLES = {
     "results/reference.json": reference_table,
     "results/throughput-cpu.json": throughput_table,
     "results/throughput-gpu.json": throughput_table,
     "results/start.json": start_table,
+    "results/policies.json": policy_table,
     "results/equivalence.json": equivalence_table,
 }
 

@@ -17,7 +17,7 @@ POLICIES = ("oracle", "random")
 
 
 class Policy(Protocol):
-    """What chooses actions. Policies are hashable, for programs are compiled for them."""
+    """What chooses actions. A program is compiled for each policy, so it must be hashable, as objects are."""
 
     def start(self, state: State) -> Any:
         """What it remembers at the start of an episode: a pytree of arrays."""
