@@ -3,6 +3,7 @@
 import heapq
 import json
 import math
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -142,6 +143,17 @@ def test_the_command_writes_the_figures(tmp_path, capsys):
     assert report["episodes"] == 2
     assert {"mean", "std_error", "policy", "task", "engine", "seed", "date"} <= report.keys()
     assert "95 %" in capsys.readouterr().out
+
+
+def test_policies_of_the_present_folder_are_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_own_policy.py").write_text(
+        "class Still:\n"
+        "    def start(self, state): return ()\n"
+        "    def act(self, memory, state, key): return 0, memory\n"
+    )
+    assert load_policy("my_own_policy:Still").act((), None, None) == (0, ())
 
 
 @pytest.mark.parametrize(

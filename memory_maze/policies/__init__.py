@@ -7,6 +7,8 @@ A policy is two pure functions of one maze's `State`, so that `vmap` runs it in 
 """
 
 import importlib
+import os
+import sys
 from typing import Any, Protocol
 
 import jax
@@ -41,6 +43,8 @@ def load_policy(name: str) -> Policy:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"no policy {name!r}: there are {', '.join(POLICIES)}, and your own as module:name")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a command's path lacks the folder that it is called in
     try:
         policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
