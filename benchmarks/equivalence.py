@@ -17,7 +17,7 @@ import tyro
 from machine import ROOT, describe_run
 from rich.console import Console
 
-from memory_maze.compare_report import FULL, QUICK, check_table, statistics_table, write_report
+from memory_maze.compare.report import FULL, QUICK, check_table, statistics_table, write_report
 from memory_maze.files import replacing
 from memory_maze.tasks import TASKS
 

@@ -56,7 +56,7 @@ def main(config: Config) -> None:
 def measure(config: Config, policy: str, task: str, engine: str) -> dict[str, Any]:
     run = describe_run(graphics=False) | {"device": jax.devices()[0].device_kind, "policy": policy}
     with Progress(console=console, transient=True) as progress:
-        total = config.episodes * 4 * TASKS[task].seconds
+        total = config.episodes * TASKS[task].episode_steps()
         bar = progress.add_task(f"{policy} {task} {engine}", total=total)
         advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
         return run | evaluate(

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +34,7 @@ from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs
 from memory_maze.engine.staging import Stage
 from memory_maze.files import replacing
-from memory_maze.simulation import Simulation
+from memory_maze.registration import env_id
 from memory_maze.tasks import TASKS
 
 console = Console()
@@ -103,14 +104,14 @@ def main(config: Config) -> None:
 
 def measure_single(task: str, config: Config) -> dict[str, float]:
     """Steps a second of single environments, taking turns."""
-    runners = {"jax": functools.partial(walk_simulation, start(task, "jax", config.seed))}
+    runners = {"jax": functools.partial(walk, start(task, "jax", config.seed))}
     stack = None
     if config.peer:
         import contextlib
 
         from reference import Side, install_peer
 
-        runners["mujoco"] = functools.partial(walk_simulation, start(task, "mujoco", config.seed))
+        runners["mujoco"] = functools.partial(walk, start(task, "mujoco", config.seed))
         stack = contextlib.ExitStack()
         side = Side([str(install_peer(ROOT / "build" / "peer")), "-I"], {**os.environ, "MUJOCO_GL": "egl"})
         worker = stack.enter_context(side.start())
@@ -127,19 +128,19 @@ def measure_single(task: str, config: Config) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in figures.items()}
 
 
-def start(task: str, engine: str, seed: int) -> Simulation:
-    simulation = Simulation(task, engine=engine, seed=seed, image_only_obs=True, seconds=1e6)
-    simulation.reset()
-    simulation.step(0)
-    return simulation
+def start(task: str, engine: str, seed: int) -> gymnasium.Env:
+    env = gymnasium.make(env_id(task), engine=engine, seconds=1e6)
+    env.reset(seed=seed)
+    env.step(0)
+    return env
 
 
-def walk_simulation(simulation: Simulation, seconds: float) -> float:
+def walk(env: gymnasium.Env, seconds: float) -> float:
     actions = np.random.RandomState(0).randint(6, size=100_000).tolist()
     begin, steps = time.perf_counter(), 0
     while time.perf_counter() - begin < seconds:
         for action in actions[steps : steps + 10]:
-            simulation.step(action)
+            env.step(action)
         steps += 10
     return steps / (time.perf_counter() - begin)
 
@@ -225,7 +226,7 @@ def stage_alone(env: Env, last: str, states, key):
     found = render.survey(env.view, Stage(), scene)
     if last == "survey":
         return states, touch(found)
-    looked = kernels.look(env.view, env.atlas, *found, scene.maze.rooms)
+    looked = kernels.look(env.view, env.atlas, found, scene.maze.rooms)
     if last == "look":
         return states, touch(looked)
     return states, touch(kernels.finish(env.view, *looked, scene.border))

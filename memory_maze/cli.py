@@ -52,7 +52,13 @@ class Tasks:
         table = Table("task", "cells", "objects", "steps", "seconds", "rooms at most", "room size")
         for name, task in TASKS.items():
             rooms = f"{task.room_min_size}-{task.room_max_size}"
-            row = [f"{task.size}x{task.size}", task.objects, 4 * task.seconds, task.seconds, task.max_rooms]
+            row = [
+                f"{task.size}x{task.size}",
+                task.objects,
+                task.episode_steps(),
+                task.seconds,
+                task.max_rooms,
+            ]
             table.add_row(name, *map(str, row), rooms)
         console.print(table)
 
@@ -171,7 +177,9 @@ class Evaluate:
 
         task, policy = get_task(self.task), load_policy(self.policy)
         with Progress(console=console, transient=True) as progress:
-            bar = progress.add_task(f"{self.policy} in {self.task}", total=self.episodes * 4 * task.seconds)
+            bar = progress.add_task(
+                f"{self.policy} in {self.task}", total=self.episodes * task.episode_steps()
+            )
             report = evaluate(
                 policy,
                 task,
@@ -208,14 +216,14 @@ class CompareEngines:
 
     def run(self) -> None:
         _require("PIL", "video")
-        from memory_maze import compare_report
+        from memory_maze.compare import report as comparison
 
         for task in self.tasks:
             get_task(task)
-        effort = compare_report.QUICK if self.quick else compare_report.FULL
-        report = compare_report.write_report(self.out, self.tasks, effort, self.seed)
-        console.print(compare_report.statistics_table(report))
-        console.print(compare_report.check_table(report))
+        effort = comparison.QUICK if self.quick else comparison.FULL
+        report = comparison.write_report(self.out, self.tasks, effort, self.seed)
+        console.print(comparison.statistics_table(report))
+        console.print(comparison.check_table(report))
         console.print(f"written: {self.out}", soft_wrap=True)
         if not report["passed"]:
             raise RuntimeError("the engines are further apart than they may be")

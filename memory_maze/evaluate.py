@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import motion
+from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario
 from memory_maze.engine.single import cache_programs
-from memory_maze.engine.targets import collect
 from memory_maze.engine.types import Body, State
 from memory_maze.options import ACTIONS, Options
 from memory_maze.policies import Policy
@@ -67,11 +66,10 @@ def evaluate(
         raise ValueError(f"episodes must be positive: got {episodes}")
     check_seed(seed)
     scenarios = [Sampler(task, seed + index).sample() for index in range(episodes)]
-    steps = math.ceil((task.seconds - 1e-3) * Options().control_freq)
     play = play_jax if engine == "jax" else play_mujoco
     cache_programs()
     began = time.perf_counter()
-    rewards = play(policy, scenarios, steps, seed, advance)
+    rewards = play(policy, scenarios, task.episode_steps(), seed, advance)
     seconds = time.perf_counter() - began
     return summarize(rewards, task) | {
         "task": task.name,
@@ -133,17 +131,11 @@ def _play_chunk(policy: Policy, steps: int, states: State, memories: Any, key: j
         states, memories = carry
         keys = jax.random.split(key, len(states.step))
         actions, memories = jax.vmap(policy.act)(memories, states, keys)
-        states, rewards = jax.vmap(_advance)(states, actions)
+        states, rewards, _ = jax.vmap(rules.advance)(states, jnp.asarray(ACTIONS, jnp.float32)[actions])
         return (states, memories), rewards
 
     (states, memories), rewards = jax.lax.scan(step, (states, memories), jax.random.split(key, steps))
     return states, memories, rewards
-
-
-def _advance(state: State, action: jax.Array) -> tuple[State, jax.Array]:
-    body, touched = motion.move(state.body, jnp.asarray(ACTIONS, jnp.float32)[action], state.maze)
-    state, reward = collect(state, touched | state.touched)
-    return dataclasses.replace(state, body=body, step=state.step + 1), reward
 
 
 def play_mujoco(

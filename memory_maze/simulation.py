@@ -3,7 +3,6 @@
 The gymnasium and dm_env adapters are thin layers over this.
 """
 
-import math
 import operator
 import os
 from typing import Any, Protocol
@@ -102,8 +101,7 @@ class Simulation:
     @property
     def episode_steps(self) -> int:
         """Actions in an episode."""
-        # A millisecond less, as published: rounding must not add a step.
-        return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
+        return self.task.episode_steps(self.options.control_freq)
 
     @property
     def observation_arrays(self) -> dict[str, Array]:

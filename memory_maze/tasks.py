@@ -1,6 +1,7 @@
 """The four tasks of the benchmark, and their published `dm_env` constructors."""
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Task:
     def grid(self) -> int:
         """Cells along each side, with the outer wall."""
         return self.size + 2
+
+    def episode_steps(self, control_freq: float = CONTROL_FREQ) -> int:
+        """Actions in an episode."""
+        # A millisecond less, as published: rounding must not add a step.
+        return math.ceil((self.seconds - 1e-3) * control_freq)
 
 
 # Paper, table "Memory Maze environment details".

@@ -13,7 +13,7 @@ import pytest
 from memory_maze import TASKS, Sampler, Scenario
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env, begin_scenario
-from memory_maze.engine.targets import collect
+from memory_maze.engine.rules import collect
 from memory_maze.observation import draw_minimap, mark_path
 from memory_maze.scenario import cell_to_world
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from memory_maze import compare, compare_pictures, compare_report
-from memory_maze.compare_record import Job, record_all
-from memory_maze.compare_report import Effort
+from memory_maze.compare import pictures, replay
+from memory_maze.compare import report as comparison
+from memory_maze.compare.record import Job, record_all
+from memory_maze.compare.report import Effort
 from memory_maze.simulation import Simulation
 
 SMALL = Effort(
@@ -29,7 +30,7 @@ SMALL = Effort(
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    return folder, compare_report.write_report(folder, ("9x9",), SMALL, seed=500)
+    return folder, comparison.write_report(folder, ("9x9",), SMALL, seed=500)
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +87,13 @@ def test_the_report_has_figures_and_pictures(report):
     assert json.loads((folder / "figures.json").read_text())["figures"] == result["figures"]
     names = {path.name for path in folder.glob("*.png")}
     assert names == {"engines.png", "pictures-9x9.png", "views-9x9.png", "walks-9x9.png"}
-    for table in (compare_report.check_table(result), compare_report.statistics_table(result)):
+    for table in (comparison.check_table(result), comparison.statistics_table(result)):
         assert table.row_count > 5
 
 
 def test_a_figure_beyond_its_limit_fails():
     figures = {"9x9": {"psnr_mean": 41.9, "free_metres": 9e-4}}
-    checks = {check["what"]: check["passed"] for check in compare_report.judge(figures, compare_report.FULL)}
+    checks = {check["what"]: check["passed"] for check in comparison.judge(figures, comparison.FULL)}
     assert checks == {
         "pictures 64x64: mean PSNR, dB": {"9x9": False},
         "one action, free: RMS, m": {"9x9": True},
@@ -101,10 +102,10 @@ def test_a_figure_beyond_its_limit_fails():
 
 def test_psnr():
     black, white = np.zeros((1, 2, 2, 3), np.uint8), np.full((1, 2, 2, 3), 255, np.uint8)
-    np.testing.assert_allclose(compare.psnr(black, white), 0)
-    np.testing.assert_allclose(compare.psnr(black, black + np.uint8(1)), 20 * np.log10(255))
-    assert compare.psnr(black, black) == 99
-    assert compare_pictures.triple(black[0], white[0], "")[2][1].min() == 255
+    np.testing.assert_allclose(replay.psnr(black, white), 0)
+    np.testing.assert_allclose(replay.psnr(black, black + np.uint8(1)), 20 * np.log10(255))
+    assert replay.psnr(black, black) == 99
+    assert pictures.triple(black[0], white[0], "")[2][1].min() == 255
 
 
 def test_workers_say_why_they_fail():
@@ -122,7 +123,7 @@ def test_seeds_give_the_same_episodes():
         assert ours.scenario == theirs.scenario
         for key in one.keys() - {"image"}:
             np.testing.assert_allclose(one[key], two[key], atol=1e-5, err_msg=key)
-        assert compare.psnr(one["image"], two["image"]) > 36
+        assert replay.psnr(one["image"], two["image"]) > 36
         assert [ours.step(0)[1] for _ in range(2)] == [theirs.step(0)[1] for _ in range(2)]
     theirs.close()
 

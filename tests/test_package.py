@@ -33,7 +33,7 @@ def test_importing_loads_no_extra():
             "from memory_maze.simulation import Simulation; Simulation(engine='mujoco')",
             'engine="mujoco" needs MuJoCo: pip install "memory-maze[mujoco]"',
         ),
-        ("mujoco", "import memory_maze.compare_report", "memory-maze[mujoco]"),
+        ("mujoco", "import memory_maze.compare.report", "memory-maze[mujoco]"),
     ],
 )
 def test_missing_extras_name_the_remedy(module, code, remedy):

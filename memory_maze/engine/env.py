@@ -1,6 +1,5 @@
 """The environment as pure functions of one maze: reset, step, render. `vmap` makes it many."""
 
-import dataclasses
 import math
 from typing import Any
 
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import minimap, motion, targets
+from memory_maze.engine import minimap, rules
 from memory_maze.engine.bank import Bank, load_bank
 from memory_maze.engine.render import View, render
 from memory_maze.engine.textures import Atlas, load_atlas
@@ -73,7 +72,7 @@ class Env:
     @property
     def episode_steps(self) -> int:
         """Actions in an episode."""
-        return math.ceil((self.task.seconds - 1e-3) * self.options.control_freq)
+        return self.task.episode_steps(self.options.control_freq)
 
     @jitted
     def reset(self, key: jax.Array) -> tuple[State, Timestep]:
@@ -93,15 +92,13 @@ class Env:
 
     def advance(self, state: State, action: jax.Array | int) -> tuple[State, jax.Array]:
         """The rules without the picture: the state after an action, and the reward."""
-        body, touched = motion.move(
-            state.body,
+        result = rules.advance(
+            state,
             self.control(action),
-            state.maze,
             substeps=self.options.substeps,
             floating_objects=self.options.good_visibility,
         )
-        state, reward = targets.collect(state, touched | state.touched)
-        return dataclasses.replace(state, body=body, step=state.step + 1), reward
+        return result.state, result.reward
 
     def control(self, action: jax.Array | int) -> jax.Array:
         """(2,) roll and steer of an action."""

@@ -19,8 +19,8 @@ from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
 from memory_maze.engine import arithmetic, pixels, rays, shading, spheres
-from memory_maze.engine.pixels import SURFACE_BITS, SURFACE_MASK, View
-from memory_maze.engine.rays import Camera, Faces
+from memory_maze.engine.pixels import SURFACE_BITS, SURFACE_MASK, Survey, View
+from memory_maze.engine.rays import Camera
 from memory_maze.engine.spheres import Spheres
 from memory_maze.engine.textures import Atlas
 
@@ -32,16 +32,13 @@ SPHERE_FIELDS = 8
 def draw(
     view: View,
     atlas: Atlas,
-    camera: Camera,
-    faces: Faces,
-    objects: Spheres,
-    count: jax.Array,
+    survey: Survey,
     rooms: jax.Array,
     border: jax.Array,
     interpret: bool = False,
 ) -> jax.Array:
     """(L, R, R, 3) uint8 from what `render.survey` found."""
-    code, packed = look(view, atlas, camera, faces, objects, count, rooms, interpret)
+    code, packed = look(view, atlas, survey, rooms, interpret)
     return finish(view, code, packed, border, interpret)
 
 
@@ -67,14 +64,12 @@ def _call(kernel: Any, grid: int, like: jax.Array, shapes: list, warps: int, int
 def look(
     view: View,
     atlas: Atlas,
-    camera: Camera,
-    faces: Faces,
-    objects: Spheres,
-    count: jax.Array,
+    survey: Survey,
     rooms: jax.Array,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """(L, P) twice: what `pixels.encode` makes of the samples, and the first surface's colour."""
+    camera, faces, objects, count = survey
     lanes, side = len(count), view.resolution
     lens, fan = pixels.make_optics(view)
     first, second, third, fourth = fan.indices

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import rays, shading, spheres
-from memory_maze.engine.rays import Camera, Fan, Lens, Ray
+from memory_maze.engine.rays import Camera, Faces, Fan, Lens, Ray
 from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
 from memory_maze.engine.textures import SLOTS
 
@@ -63,6 +63,15 @@ class View:
 def make_optics(view: View) -> tuple[Lens, Fan]:
     lens = rays.egocentric_lens(view.resolution)
     return lens, rays.make_fan(lens, rays.fan_size(view.resolution))
+
+
+class Survey(NamedTuple):
+    """What is known before pixels are looked at."""
+
+    camera: Camera
+    faces: Faces
+    objects: Spheres  # nearest first
+    count: jax.Array  # (L,) int32: objects that each lane sees
 
 
 class Sample(NamedTuple):

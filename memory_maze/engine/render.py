@@ -32,6 +32,7 @@ from memory_maze.engine.pixels import (
     SURFACE_BITS,
     SURFACE_MASK,
     Floor,
+    Survey,
     View,
     encode,
     kind_of,
@@ -126,7 +127,7 @@ def draw_lanes(view: View, stage: Stage, atlas: Atlas, scene: Scene) -> jax.Arra
 def draw_in_kernels(view: View, atlas: Atlas, scene: Scene, interpret: bool = False) -> jax.Array:
     """(L, R, R, 3) uint8 of what the agent's camera sees between high walls, on NVIDIA GPUs."""
     found = survey(view, Stage(), scene)
-    return kernels.draw(view, atlas, *found, scene.maze.rooms, scene.border, interpret)
+    return kernels.draw(view, atlas, found, scene.maze.rooms, scene.border, interpret)
 
 
 def finish(view: View, packed: jax.Array, border: jax.Array) -> jax.Array:
@@ -154,8 +155,8 @@ def draw_between_walls(view: View, stage: Stage, atlas: Atlas, scene: Scene) -> 
     return stage(functools.partial(blend_edges, view.resolution), packed, code)
 
 
-def survey(view: View, stage: Stage, scene: Scene) -> tuple[Camera, Faces, Spheres, jax.Array]:
-    """What is known before pixels are looked at; the last is how many objects each lane sees, (L,)."""
+def survey(view: View, stage: Stage, scene: Scene) -> Survey:
+    """Casts the rays and finds the objects."""
     maze, size = scene.maze, scene.maze.walls.shape[1]
     lens, fan = make_optics(view)
     pose = (scene.x, scene.y, scene.z, scene.heading)
@@ -166,7 +167,7 @@ def survey(view: View, stage: Stage, scene: Scene) -> tuple[Camera, Faces, Spher
     faces = stage(find_faces, hits, maze.textures, camera)
     objects = stage(functools.partial(find_objects, view, lens, fan), faces.key, camera, maze, scene.visible)
     objects, count = stage(sort_objects, objects)
-    return camera, faces, objects, count
+    return Survey(camera, faces, objects, count)
 
 
 def find_objects(

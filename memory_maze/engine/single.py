@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import motion
+from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, make_view, render_state
 from memory_maze.engine.render import View
-from memory_maze.engine.targets import collect
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
 from memory_maze.files import cache_folder
@@ -167,9 +166,7 @@ def _play(
     view: View, substeps: int, floating: bool, atlas: Atlas, state: State, control: jax.Array, moves: bool
 ) -> tuple[State, Glance]:
     """One program for steps and resets, which only look: compiling it is most of the start."""
-    body, touched = motion.move(state.body, control, state.maze, substeps=substeps, floating_objects=floating)
-    after, reward = collect(state, touched | state.touched)
-    after = dataclasses.replace(after, body=body)
+    after, reward, _ = rules.advance(state, control, substeps=substeps, floating_objects=floating)
     # What stays the same is passed on as it is, without a copy.
     state = jax.tree.map(lambda new, old: old if new is old else jnp.where(moves, new, old), after, state)
     body = state.body

@@ -51,6 +51,7 @@ def load_atlas() -> Atlas:
     """The atlas of the benchmark's textures; built once and then read from the user's cache."""
     sources = [path.read_bytes() for path in texture_paths()]
     arrays = load_arrays(cache_path(sources), sources)
+    # Arrays, not tracers, also if the first call is inside a program: the result is kept.
     with jax.ensure_compile_time_eval():
         return Atlas(*(jax.device_put(array) for array in arrays))
 

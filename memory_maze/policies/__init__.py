@@ -37,9 +37,9 @@ def load_policy(name: str) -> Policy:
 
         return Oracle()
     if name == "random":
-        from memory_maze.policies.noise import Noise
+        from memory_maze.policies.random import Random
 
-        return Noise()
+        return Random()
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"no policy {name!r}: there are {', '.join(POLICIES)}, and your own as module:name")

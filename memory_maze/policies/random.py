@@ -9,7 +9,7 @@ from memory_maze.options import ACTIONS
 
 
 @dataclasses.dataclass(frozen=True)
-class Noise:
+class Random:
     """Any of the six actions, each as likely."""
 
     def start(self, state: State) -> tuple[()]:

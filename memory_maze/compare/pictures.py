@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze import compare
-from memory_maze.compare_record import Job, Record, draw_scenarios
+from memory_maze.compare import replay
+from memory_maze.compare.record import Job, Record, draw_scenarios
 from memory_maze.files import replacing
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
@@ -61,17 +61,17 @@ def triple(ours: np.ndarray, theirs: np.ndarray, name: str) -> list[Cell]:
     return [(f"JAX: {name}", ours), ("MuJoCo", theirs), (f"{DIFFERENCE} x difference", apart)]
 
 
-def draw_walk(job: Job, record: Record, walk: compare.Outcome, rank: int) -> Cell:
+def draw_walk(job: Job, record: Record, walk: replay.Outcome, rank: int) -> Cell:
     """The same actions in both engines, over each other on the map; rank 0 of some is the longest."""
     from PIL import Image, ImageDraw
 
-    run = int(np.argsort(-compare.path_lengths(compare.reference_places(record))[:_SOME])[rank])
+    run = int(np.argsort(-replay.path_lengths(replay.reference_places(record))[:_SOME])[rank])
     scenario = draw_scenarios(job)[run]
     options = Options(top_camera=True, camera_resolution=_MAP)
     state = record.before[run, 0]
-    image = Image.fromarray(compare.draw_reference(TASKS[job.task], options, [(scenario, state)])[0])
+    image = Image.fromarray(replay.draw_reference(TASKS[job.task], options, [(scenario, state)])[0])
     pen = ImageDraw.Draw(image)
-    ways = (compare.reference_places(record)[run], compare.own_places(record, walk)[run])
+    ways = (replay.reference_places(record)[run], replay.own_places(record, walk)[run])
     for way, color, width in zip(ways, (_MUJOCO, _JAX), (5, 2), strict=True):
         pen.line(_to_pixels(way, scenario), fill=color, width=width)
     return f"{job.policy}: JAX (pink) on MuJoCo", np.asarray(image)

@@ -1,6 +1,6 @@
 """The JAX engine beside the reference on the same scenarios and actions: how far apart are they?
 
-`compare_record` plays in MuJoCo. Here the JAX engine repeats a record, from the reference's state before
+`record` plays in MuJoCo. Here the JAX engine repeats a record, from the reference's state before
 each action or on its own from the same start, and the two are compared.
 """
 
@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.compare_record import Job, Record, Witness, draw_scenarios, plan, steer_to_target
-from memory_maze.engine import motion, targets
+from memory_maze.compare.record import Job, Record, Witness, draw_scenarios, plan, steer_to_target
+from memory_maze.engine import rules
 from memory_maze.engine.env import Env
 from memory_maze.engine.types import Body, State
 from memory_maze.options import ACTIONS, Options
@@ -121,16 +121,13 @@ class Engine:
         body = state.body
         piloted = steer_to_target(jnp, points, body.x, body.y, body.steer, state.target)
         action = jnp.where(given.piloted, piloted, given.action)
-        # As in `Env.advance`, which does not tell what was touched.
-        body, touched = motion.move(
-            body,
+        state, reward, touched = rules.advance(
+            state,
             self.env.control(action),
-            state.maze,
             substeps=self.env.options.substeps,
             floating_objects=self.env.options.good_visibility,
         )
-        state, reward = targets.collect(state, touched | state.touched)
-        state = dataclasses.replace(state, body=body, step=state.step + 1)
+        body = state.body
         return state, Outcome(jnp.stack([body.x, body.y, body.steer]), touched, reward, state.target)
 
 

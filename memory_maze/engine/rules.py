@@ -1,12 +1,33 @@
-"""Touching objects: the reward and the next target."""
+"""What an action does: the ball moves, the target pays if it was touched, and the next one is drawn."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from memory_maze.engine import motion
 from memory_maze.engine.types import State
+
+
+class Result(NamedTuple):
+    """After an action."""
+
+    state: State
+    reward: jax.Array  # () float32
+    touched: jax.Array  # (T,) bool: objects touched at the end of any substep
+
+
+def advance(
+    state: State, control: jax.Array, *, substeps: int = motion.SUBSTEPS, floating_objects: bool = False
+) -> Result:
+    """Holds a control (2,), roll and steer, for one action."""
+    body, touched = motion.move(
+        state.body, control, state.maze, substeps=substeps, floating_objects=floating_objects
+    )
+    state, reward = collect(state, touched | state.touched)
+    return Result(dataclasses.replace(state, body=body, step=state.step + 1), reward, touched)
 
 
 def collect(state: State, touched: jax.Array) -> tuple[State, jax.Array]:

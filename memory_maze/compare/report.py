@@ -9,8 +9,9 @@ import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
-from memory_maze import compare, compare_pictures
-from memory_maze.compare_record import Job, Record, record_all
+from memory_maze.compare import pictures as drawing
+from memory_maze.compare import replay
+from memory_maze.compare.record import Job, Record, record_all
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import replacing
 from memory_maze.options import Options
@@ -126,7 +127,7 @@ class Study:
 
     def __init__(self, task: str, effort: Effort, seed: int, tick) -> None:
         self.task, self.effort, self.seed, self.tick = TASKS[task], effort, seed, tick
-        self.engine = compare.Engine(task)
+        self.engine = replay.Engine(task)
         self.figures: dict[str, Any] = {}
         self._walks: dict[str, tuple[Job, Record, Any]] = {}
         self._errors: list[tuple[np.ndarray, ...]] = []
@@ -136,9 +137,9 @@ class Study:
 
     def add(self, name: str, job: Job, record: Record) -> None:
         """Compares a record action by action, and as a whole where the engine can go on by itself."""
-        engine = compare.Engine(job.task, good_visibility=True) if job.good_visibility else self.engine
+        engine = replay.Engine(job.task, good_visibility=True) if job.good_visibility else self.engine
         outcome = engine.repeat(job, record, follow=True)
-        metres, radians = compare.action_errors(record, outcome)
+        metres, radians = replay.action_errors(record, outcome)
         self._add_touches(job, record, outcome, metres)
         if name in ("random", "forward"):
             self._errors.append((metres, radians, record.wall))
@@ -148,35 +149,35 @@ class Study:
             self._add_walk(name, record, walk)
         self.tick()
 
-    def _add_touches(self, job: Job, record: Record, outcome: compare.Outcome, metres: np.ndarray) -> None:
-        touches = compare.compare_touches(record, outcome)
+    def _add_touches(self, job: Job, record: Record, outcome: replay.Outcome, metres: np.ndarray) -> None:
+        touches = replay.compare_touches(record, outcome)
         counts = self._touches["_Vis" if job.good_visibility else ""]
         counts[0] += touches.count
         counts[1] += len(touches.apart)
         self._rewards[0] += int(((record.reward > 0) | (outcome.reward > 0)).sum())
         self._rewards[1] += int((record.reward != outcome.reward).sum())
-        gaps = compare.gaps(job, record, touches.apart) if len(touches.apart) else []
+        gaps = replay.gaps(job, record, touches.apart) if len(touches.apart) else []
         for (run, t, _), gap in zip(touches.apart, gaps, strict=True):
             error, wall = float(metres[run, t]), bool(record.wall[run, t])
             where = {"policy": job.policy, "floating": job.good_visibility, "at_wall": wall}
             self._narrow.append(where | {"gap_metres": gap, "error_metres": error})
 
-    def _add_walk(self, name: str, record: Record, walk: compare.Outcome) -> None:
-        places = compare.own_places(record, walk), compare.reference_places(record)
+    def _add_walk(self, name: str, record: Record, walk: replay.Outcome) -> None:
+        places = replay.own_places(record, walk), replay.reference_places(record)
         rewards = walk.reward, record.reward
-        lengths = [compare.path_lengths(way) for way in places]
+        lengths = [replay.path_lengths(way) for way in places]
         statistics = {
             "runs": len(record.actions),
             "steps": record.actions.shape[1],
-            "return": compare.describe_both(*[found.sum(axis=1) for found in rewards]),
-            "metres": compare.describe_both(*lengths),
-            "cells": compare.describe_both(*[compare.cells_visited(way, self.task) for way in places]),
+            "return": replay.describe_both(*[found.sum(axis=1) for found in rewards]),
+            "metres": replay.describe_both(*lengths),
+            "cells": replay.describe_both(*[replay.cells_visited(way, self.task) for way in places]),
         }
-        waits = [compare.steps_between_rewards(found) for found in rewards]
+        waits = [replay.steps_between_rewards(found) for found in rewards]
         if all(map(len, waits)):
-            statistics["steps_between_rewards"] = compare.describe_both(*waits, paired=False)
+            statistics["steps_between_rewards"] = replay.describe_both(*waits, paired=False)
         self.figures[f"statistics_{name}"] = statistics
-        ratio, error = compare.ratio_of_means(*lengths)
+        ratio, error = replay.ratio_of_means(*lengths)
         self.figures |= {f"path_{name}": ratio, f"path_{name}_error": error}
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -187,8 +188,8 @@ class Study:
         )
         for name, chosen in (("free", ~wall), ("wall", wall)):
             figures[f"{name}_actions"] = int(chosen.sum())
-            figures[f"{name}_metres"] = compare.rms(metres[chosen])
-            figures[f"{name}_radians"] = compare.rms(radians[chosen])
+            figures[f"{name}_metres"] = replay.rms(metres[chosen])
+            figures[f"{name}_radians"] = replay.rms(radians[chosen])
             figures[f"{name}_median_metres"] = float(np.median(metres[chosen]))
         for suffix, (count, apart) in self._touches.items():
             if count:
@@ -201,22 +202,22 @@ class Study:
 
     def _draw(self) -> dict[str, Any]:
         jobs, records = zip(*[self._walks[name][:2] for name in ("random", "forward")], strict=True)
-        scenes = compare.choose_scenes(list(jobs), list(records), self.effort.pictures, self.seed)
+        scenes = replay.choose_scenes(list(jobs), list(records), self.effort.pictures, self.seed)
         pictures = {"64": self._compare_view("", Options(), self.engine, scenes)}
         few = scenes[: self.effort.view_pictures]
         for name in self.effort.views:
             options = VIEWS[name]
             shown = recolor(few, self.seed) if options.randomize_colors else few
             same = options.camera_resolution == 64 and not options.good_visibility
-            engine = self.engine if same else compare.Engine(self.task.name, **_changes(options))
+            engine = self.engine if same else replay.Engine(self.task.name, **_changes(options))
             pictures[name] = self._compare_view(f"_{name}", options, engine, shown)
         return {"pairs": pictures, "walks": self._walks}
 
-    def _compare_view(self, suffix: str, options: Options, engine: compare.Engine, scenes) -> Any:
+    def _compare_view(self, suffix: str, options: Options, engine: replay.Engine, scenes) -> Any:
         batches = [scenes[i : i + _BATCH] for i in range(0, len(scenes), _BATCH)]
         ours = np.concatenate([engine.draw(batch) for batch in batches])
-        theirs = compare.draw_reference(self.task, options, scenes)
-        decibels = compare.psnr(ours, theirs)
+        theirs = replay.draw_reference(self.task, options, scenes)
+        decibels = replay.psnr(ours, theirs)
         self.figures[f"pictures{suffix}"] = len(scenes)
         self.figures[f"psnr_mean{suffix}"] = float(decibels.mean())
         self.figures[f"psnr_min{suffix}"] = float(decibels.min())
@@ -266,7 +267,7 @@ def write_report(
     }
     with replacing(out / "figures.json") as path:
         path.write_text(json.dumps(report, indent=2) + "\n")
-    compare_pictures.save_all(out, pictures)
+    drawing.save_all(out, pictures)
     return report
 
 

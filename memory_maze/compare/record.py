@@ -1,6 +1,6 @@
 """What the reference does: walks recorded in MuJoCo by worker processes, for the JAX engine to repeat.
 
-    python -m memory_maze.compare_record '{"task": "9x9", "policy": "random", ...}'
+    python -m memory_maze.compare.record '{"task": "9x9", "policy": "random", ...}'
 
 Workers import no JAX, so that they start at once and leave its threads alone.
 """
@@ -286,7 +286,7 @@ def record_all(jobs: list[Job], tick=lambda actions: None) -> Iterator[Record]:
 
 
 def _run_worker(job: Job, tick) -> Record:
-    command = [sys.executable, "-m", "memory_maze.compare_record", json.dumps(dataclasses.asdict(job))]
+    command = [sys.executable, "-m", "memory_maze.compare.record", json.dumps(dataclasses.asdict(job))]
     result = subprocess.run(command, capture_output=True)
     if result.returncode != 0:
         reason = result.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
