@@ -159,7 +159,7 @@ def test_policies_of_the_present_folder_are_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clever"], "there are oracle, random"),
+        (["clever"], "there are oracle, explorer, random"),
         (["no_module_of_this_name:policy"], "no_module_of_this_name"),
         (["math:pi"], "start"),
         (["random", "--episodes", "0"], "positive"),

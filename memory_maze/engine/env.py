@@ -1,6 +1,7 @@
 """The environment as pure functions of one maze: reset, step, render. `vmap` makes it many."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -213,26 +214,40 @@ def render_state(view: View, atlas: Atlas, state: State) -> jax.Array:
 
 def begin_scenario(scenario: Scenario) -> State:
     """The state at the start of a complete scenario."""
+    return jax.tree.map(lambda leaf: leaf[0], begin_scenarios([scenario]))
+
+
+def begin_scenarios(scenarios: Sequence[Scenario]) -> State:
+    """The states at the start of complete scenarios of one size, with as many target draws each."""
+    parts = zip(*map(_read_scenario, scenarios), strict=True)
+    maze, spawn, heading, target, touched, draws = (
+        jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *part) for part in parts
+    )
+    keys = jnp.broadcast_to(jax.random.key(0), (len(scenarios),))
+    return jax.vmap(_begin)(keys, maze, spawn, heading, target, touched, draws)
+
+
+def _read_scenario(scenario: Scenario) -> tuple:
+    """The arguments of `_begin` but the key."""
     assert scenario.complete, scenario
     assert scenario.textures is not None
     assert scenario.draws is not None
     objects = [cell_to_world(cell, scenario.grid) for cell in scenario.objects]
     rooms = np.array([[char.isupper() for char in row] for row in scenario.rooms])
-    maze = Maze(
-        walls=_bit_rows(layout_of(scenario) == 0),
-        rooms=_bit_rows(rooms[1:-1, 1:-1][::-1]),
-        textures=jnp.array([WALL_TEXTURES.index(name) for name in scenario.textures], np.int32),
-        objects=jnp.array(objects, jnp.float32),
-        colors=jnp.array(scenario.colors, jnp.int32),
-    )
-    return _begin(
-        jax.random.key(0),
-        maze,
-        jnp.array(cell_to_world(scenario.spawns[0], scenario.grid), jnp.float32),
-        jnp.float32(scenario.heading),
-        jnp.int32(scenario.draws[0]),
-        touched=jnp.array([i in scenario.hidden for i in range(len(objects))]),
-        draws=jnp.array(scenario.draws, jnp.int32),
+    maze: dict[str, Any] = {
+        "walls": bit_rows(layout_of(scenario) == 0),
+        "rooms": bit_rows(rooms[1:-1, 1:-1][::-1]),
+        "textures": np.array([WALL_TEXTURES.index(name) for name in scenario.textures], np.int32),
+        "objects": np.array(objects, np.float32),
+        "colors": np.array(scenario.colors, np.int32),
+    }
+    return (
+        Maze(**maze),
+        np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
+        np.float32(scenario.heading),
+        np.int32(scenario.draws[0]),
+        np.array([i in scenario.hidden for i in range(len(objects))]),
+        np.array(scenario.draws, np.int32),
     )
 
 
@@ -265,9 +280,10 @@ def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
     return cells[jnp.argsort(scores)].astype(jnp.int32)
 
 
-def _bit_rows(cells: np.ndarray) -> jax.Array:
+def bit_rows(cells: np.ndarray) -> np.ndarray:
+    """(N,) uint32: bit c of row r tells of cell (r, c)."""
     bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
-    return jnp.asarray((cells * bits).sum(axis=1, dtype=np.uint32))
+    return (cells * bits).sum(axis=1, dtype=np.uint32)
 
 
 def _cells(rows: jax.Array) -> jax.Array:

@@ -1,41 +1,74 @@
 """Policies that need no training: they know the maze, or nothing.
 
-    oracle   knows the map and goes to the target as fast as the six actions allow
-    random   any of the six actions
+    oracle    knows the map and goes to the target as fast as the six actions allow
+    explorer  knows the map and wanders through all of it: the policy of the paper's data sets
+    random    any of the six actions
 
 A policy is two pure functions of one maze's `State`, so that `vmap` runs it in thousands of mazes.
 """
 
+import dataclasses
 import importlib
+import inspect
 import os
 import sys
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
 from memory_maze.engine.types import State
 
-POLICIES = ("oracle", "random")
+POLICIES = ("oracle", "explorer", "random")
+
+
+class Sight(NamedTuple):
+    """What a policy that sees pictures is given in place of the state."""
+
+    image: jax.Array  # (64, 64, 3) uint8, with the border
+    reward: jax.Array  # () float32: of the last action
+    action: jax.Array  # () int32: the last one, 0 at the start
+    first: jax.Array  # () bool: no action was taken yet
 
 
 class Policy(Protocol):
-    """What chooses actions. A program is compiled for each policy, so it must be hashable, as objects are."""
+    """What chooses actions. A program is compiled for each policy, so it must be hashable, as objects are.
+
+    With an attribute `sees_pictures = True` it is given a `Sight` in place of the state at each action.
+    """
 
     def start(self, state: State) -> Any:
         """What it remembers at the start of an episode: a pytree of arrays."""
         ...
 
-    def act(self, memory: Any, state: State, key: jax.Array) -> tuple[jax.Array, Any]:
+    def act(self, memory: Any, state: Any, key: jax.Array) -> tuple[jax.Array, Any]:
         """The next action, () int32, and what it remembers from now on."""
         ...
 
 
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of the state and a key as a policy without memory."""
+
+    function: Callable[[State, jax.Array], jax.Array]
+
+    def start(self, state: State) -> tuple[()]:
+        return ()
+
+    def act(self, memory: tuple[()], state: State, key: jax.Array) -> tuple[jax.Array, tuple[()]]:
+        return self.function(state, key), memory
+
+
 def load_policy(name: str) -> Policy:
-    """A policy by its name, or one of your own as "module:name"."""
+    """A policy by its name, or one of your own as "module:name": a policy, its class, or f(state, key)."""
     if name == "oracle":
         from memory_maze.policies.oracle import Oracle
 
         return Oracle()
+    if name == "explorer":
+        from memory_maze.policies.explorer import Explorer
+
+        return Explorer()
     if name == "random":
         from memory_maze.policies.random import Random
 
@@ -49,7 +82,12 @@ def load_policy(name: str) -> Policy:
         policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"no policy {name!r}: {error}") from error
+    if inspect.isfunction(policy):
+        return Function(policy)
     policy = policy() if isinstance(policy, type) else policy
     if not (hasattr(policy, "start") and hasattr(policy, "act")):
-        raise ValueError(f"{name} is no policy: it lacks start(state) or act(memory, state, key)")
+        raise ValueError(
+            f"{name} is no policy: it is neither a function of (state, key) nor has it "
+            "start(state) and act(memory, state, key)"
+        )
     return policy

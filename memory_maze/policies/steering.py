@@ -1,5 +1,6 @@
 """Which of the six actions leads to a goal soonest: plans of a few steps, by a rough model of motion."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,6 @@ COAST_TURN = 0.0505
 HORIZON = 8
 CONTACT = 0.21  # metres from the ball's centre to a wall, which holds a ball that comes nearer
 INWARD = 0.005  # metres nearer
-ARRIVED = 0.02  # metres to go
-PRIZE = 1.0  # metres that arriving is worth
 
 
 class Pose(NamedTuple):
@@ -81,16 +80,18 @@ class Plan(NamedTuple):
     cost: jax.Array
 
 
-class Goal(NamedTuple):
-    """Where to go, as what is left to walk from the points of a lattice, in metres."""
-
-    distances: jax.Array  # (n, n) float32: to the goal, zero where it is reached
-    later: jax.Array  # (n, n) float32: from there on, once it is reached
-    beyond: jax.Array  # () float32: `later` at the goal
+# What is left to walk in metres, and who has arrived by now, from poses and who had arrived before.
+Measure = Callable[[Pose, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-def steer(goal: Goal, clearance: jax.Array, body: Body) -> jax.Array:
-    """() int32: the first action of the plan that leaves the least to walk, summed over its steps."""
+def steer(measure: Measure, clearance: jax.Array, body: Body) -> jax.Array:
+    """() int32: the first action of the plan that leaves the least to walk, summed over its steps.
+
+    Args:
+        measure: Tells what is left to walk.
+        clearance: (n, n) float32 of `geodesic.find_clearance`.
+        body: Where the ball is and how it moves.
+    """
     pose = jax.tree.map(lambda part: jnp.broadcast_to(part, len(PLANS)), pose_of(body))
     free = look_up(clearance, pose.x, pose.y)
     never = free > jnp.inf
@@ -106,9 +107,7 @@ def steer(goal: Goal, clearance: jax.Array, body: Body) -> jax.Array:
             stuck = stuck | (now < CONTACT) & (now < free - INWARD)
             free = jnp.where(stuck, free, now)
         pose = pose._replace(x=jnp.where(stuck, before.x, pose.x), y=jnp.where(stuck, before.y, pose.y))
-        away = look_up(goal.distances, pose.x, pose.y)
-        arrived = plan.arrived | (away < ARRIVED)
-        left = jnp.where(arrived, look_up(goal.later, pose.x, pose.y), PRIZE + away + goal.beyond)
+        left, arrived = measure(pose, plan.arrived)
         return Plan(pose, free, stuck, arrived, plan.cost + left), None
 
     plan, _ = lax.scan(step, start, (GOES.T, TURNS.T.astype(np.float32)))

@@ -88,6 +88,15 @@ class MujocoEngine:
         assert self.scenario.heading is not None
         self._spawn(position, self.scenario.heading)
 
+    def show(self, pose: np.ndarray, hidden: np.ndarray) -> None:
+        """Puts the ball at x, y, z (m) and steer (rad) for a picture in which some objects are hidden."""
+        self._data.qpos[:4] = pose
+        mujoco.mj_forward(self._model, self._data)
+        touched = set(np.flatnonzero(hidden).tolist())
+        if touched != self._touched:
+            self._touched = touched
+            self._show_hidden()
+
     def close(self) -> None:
         self._renderer.close()
 

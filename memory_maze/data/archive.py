@@ -1,0 +1,201 @@
+"""NPZ files, read with distrust: nothing in them is executed, nothing is larger than it says.
+
+Whatever is wrong with a file is a `DataError` with the file's name.
+"""
+
+import ast
+import contextlib
+import io
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Generator
+from typing import IO
+
+import numpy as np
+
+from memory_maze.data.schema import DataError
+
+LIMIT = 4 << 30  # bytes that a file may hold, unpacked
+_HEADER_LIMIT = 4096
+_BLOCK = 1 << 20
+COMPRESSION = 6  # zlib's level
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    MemoryError,
+    OverflowError,
+    struct.error,
+    tokenize.TokenError,
+    UnicodeError,
+)
+
+Source = str | os.PathLike[str] | IO[bytes]
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Generator[None]:
+    """Turns whatever a damaged file raises into a `DataError` that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise
+    except _DAMAGE as error:
+        raise DataError(f"{name}: damaged or not an NPZ file: {error}") from error
+
+
+class Archive:
+    """An open NPZ file."""
+
+    def __init__(self, source: Source, name: str, limit: int = LIMIT) -> None:
+        self.name = name
+        with naming(name):
+            self._zip = zipfile.ZipFile(source)
+            try:
+                self._members = self._check_members(limit)
+            except BaseException:
+                self._zip.close()
+                raise
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def _check_members(self, limit: int) -> dict[str, zipfile.ZipInfo]:
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info in self._zip.infolist():
+            key = check_member(info, self.name).removesuffix(".npy")
+            if "/" in key or not info.filename.endswith(".npy"):
+                raise DataError(f"{self.name}: {info.filename!r} is no array")
+            if key in members:
+                raise DataError(f"{self.name}: {key} is in it twice")
+            members[key] = info
+        total = sum(info.file_size for info in members.values())
+        if total > limit:
+            raise DataError(f"{self.name}: {total:,} bytes unpacked: the limit is {limit:,}")
+        return members
+
+    def headers(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shapes and types of all arrays, without reading them."""
+        result = {}
+        for key in self._members:
+            with self._open(key) as (_, shape, dtype):
+                result[key] = shape, dtype
+        return result
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """An array, or a part of it along its first axis."""
+        with self._open(key) as (handle, shape, dtype):
+            if not shape:
+                return np.frombuffer(_read_all(handle, dtype.itemsize), dtype).reshape(shape)
+            stop = shape[0] if stop is None else stop
+            row = math.prod(shape[1:]) * dtype.itemsize
+            _skip(handle, start * row)
+            data = _read_all(handle, (stop - start) * row)
+            if stop == shape[0] and handle.read(1):  # also makes the checksum be compared
+                raise ValueError("there is more in it than its header says")
+            return np.frombuffer(data, dtype).reshape(stop - start, *shape[1:])
+
+    def read_all(self) -> dict[str, np.ndarray]:
+        """All arrays."""
+        return {key: self.read(key) for key in self._members}
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Generator[tuple[IO[bytes], tuple[int, ...], np.dtype]]:
+        if key not in self._members:
+            raise DataError(f"{self.name}: the key {key} is missing")
+        info = self._members[key]
+        with naming(f"{self.name}: {key}"), self._zip.open(info) as handle:
+            shape, dtype, length = _read_header(handle)
+            expected = length + math.prod(shape) * dtype.itemsize
+            if expected != info.file_size:
+                raise ValueError(f"{info.file_size:,} bytes and a header that tells of {expected:,}")
+            yield handle, shape, dtype
+
+
+def check_member(info: zipfile.ZipInfo, name: str) -> str:
+    """The name of a member that stays where it is put, and is neither hidden nor encrypted."""
+    path = info.filename
+    if (
+        path.startswith(("/", "\\"))
+        or ".." in path.replace("\\", "/").split("/")
+        or ":" in path
+        or "\0" in path
+    ):
+        raise DataError(f"{name}: the name {path!r} leads out of it")
+    if info.flag_bits & 1:
+        raise DataError(f"{name}: {path!r} is encrypted")
+    if (info.external_attr >> 16) & 0o170000 == 0o120000:
+        raise DataError(f"{name}: {path!r} is a link")
+    return path
+
+
+def read_file(path: str | os.PathLike[str], limit: int = LIMIT) -> dict[str, np.ndarray]:
+    """All arrays of an NPZ file."""
+    with Archive(path, str(path), limit) as archive:
+        return archive.read_all()
+
+
+def pack(arrays: dict[str, np.ndarray], compress: bool) -> bytes:
+    """The bytes of an NPZ file: the same for the same arrays."""
+    buffer = io.BytesIO()
+    kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", kind, compresslevel=COMPRESSION) as file:
+        for key, array in arrays.items():
+            info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
+            info.compress_type = kind
+            with file.open(info, "w", force_zip64=True) as handle:
+                np.lib.format.write_array(handle, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _read_header(handle: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, type and length of the header, whatever stands in it."""
+    version = np.lib.format.read_magic(handle)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"NPY version {version}: there are 1.0 and 2.0")
+    prefix = 2 if version == (1, 0) else 4
+    size = int.from_bytes(_read_all(handle, prefix), "little")
+    if size > _HEADER_LIMIT:
+        raise ValueError(f"a header of {size:,} bytes")
+    header = ast.literal_eval(_read_all(handle, size).decode("latin1").strip())
+    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
+        raise ValueError("not the header of an array")
+    shape, dtype = header["shape"], np.dtype(header["descr"])
+    if (
+        dtype.hasobject
+        or dtype.names
+        or dtype.subdtype
+        or (header["fortran_order"] is True and len(shape) > 1)
+    ):
+        raise ValueError(f"arrays of type {dtype} or in Fortran order are not read")
+    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+        raise ValueError(f"shape {shape}")
+    return shape, dtype, 8 + prefix + size
+
+
+def _read_all(handle: IO[bytes], count: int) -> bytes:
+    data = handle.read(count)
+    if len(data) != count:
+        raise EOFError("it ends too early")
+    return data
+
+
+def _skip(handle: IO[bytes], count: int) -> None:
+    while count > 0:
+        count -= len(_read_all(handle, min(count, _BLOCK)))

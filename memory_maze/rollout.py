@@ -1,0 +1,182 @@
+"""Whole episodes of a policy on either engine, as recordings of what happened.
+
+An episode depends on its scenario, the seed and its number alone, not on those it is played with.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from memory_maze.engine import rules
+from memory_maze.engine.env import begin_scenario, begin_scenarios, make_view, render_state
+from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.types import Body, State
+from memory_maze.observation import draw_border
+from memory_maze.options import ACTIONS, Options
+from memory_maze.policies import Policy, Sight
+from memory_maze.scenario import COLORS, Scenario
+
+ENGINES = ("jax", "mujoco")
+CHUNK = 50  # steps between two looks at the clock
+START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
+
+Advance = Callable[[int], None]  # called with the number of steps that were made
+
+
+class Recording(NamedTuple):
+    """B episodes of S actions."""
+
+    actions: np.ndarray  # (B, S) uint8
+    rewards: np.ndarray  # (B, S) uint8
+    targets: np.ndarray  # (B, S + 1) uint8: the object that is asked for
+    poses: np.ndarray  # (B, S + 1, 4): x, y, z in metres and steer in radians, as the engine's floats
+
+
+def play(
+    policy: Policy,
+    scenarios: Sequence[Scenario],
+    steps: int,
+    *,
+    engine: str = "jax",
+    seed: int = 0,
+    episodes: Sequence[int] | None = None,
+    advance: Advance = lambda steps: None,
+) -> Recording:
+    """Plays complete scenarios of one size.
+
+    Args:
+        policy: From `policies.load_policy`.
+        scenarios: One for each episode.
+        steps: Actions in each episode.
+        engine: "jax", all at once, or "mujoco", one after another.
+        seed: Of what the policy draws.
+        episodes: Their numbers, which tell their draws apart; by default they are counted.
+        advance: Told of progress, in steps of single mazes.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+    numbers = np.arange(len(scenarios)) if episodes is None else np.asarray(episodes)
+    keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(numbers)
+    play = play_jax if engine == "jax" else play_mujoco
+    return play(policy, scenarios, steps, keys, advance)
+
+
+class Player(NamedTuple):
+    """What goes on from step to step, of one episode or of B."""
+
+    state: State
+    memory: Any
+    reward: jax.Array  # () float32: of the last action
+    action: jax.Array  # () int32: the last one
+
+
+def play_jax(
+    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+) -> Recording:
+    """All episodes at once on the device."""
+    atlas = load_atlas()
+    players = _start(policy, begin_scenarios(scenarios))
+    chunks = [jax.tree.map(lambda part: part[None], _note(players))]
+    done = 0
+    while done < steps:
+        count = min(CHUNK, steps - done)
+        players, notes = _play_chunk(policy, count, atlas, players, keys)
+        chunks.append(notes)
+        done += count
+        jax.block_until_ready(players.reward)
+        advance(count * len(scenarios))
+    actions, rewards, targets, poses = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    actions, rewards, targets = (array.astype(np.uint8).T for array in (actions[1:], rewards[1:], targets))
+    return Recording(actions, rewards, targets, poses.swapaxes(0, 1))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _start(policy: Policy, states: State) -> Player:
+    memories = jax.lax.map(policy.start, states, batch_size=START_BATCH)
+    zeros = jnp.zeros(len(states.step))
+    return Player(states, memories, zeros, zeros.astype(jnp.int32))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _play_chunk(policy: Policy, steps: int, atlas: Atlas, players: Player, keys: jax.Array) -> tuple:
+    act = jax.vmap(functools.partial(_act, policy, atlas))
+
+    def step(players: Player, _: None) -> tuple:
+        actions, memories = act(players, keys)
+        controls = jnp.asarray(ACTIONS, jnp.float32)[actions]
+        result = jax.vmap(rules.advance)(players.state, controls)
+        players = Player(result.state, memories, result.reward, actions)
+        return players, _note(players)
+
+    return jax.lax.scan(step, players, length=steps)
+
+
+def _act(policy: Policy, atlas: Atlas, player: Player, key: jax.Array) -> tuple:
+    state, memory, reward, action = player
+    key = jax.random.fold_in(key, state.step)
+    if getattr(policy, "sees_pictures", False):
+        image = render_state(make_view(Options()), atlas, state)
+        return policy.act(memory, Sight(image, reward, action, state.step == 0), key)
+    return policy.act(memory, state, key)
+
+
+def _note(players: Player) -> tuple:
+    """(B,) actions, rewards and targets and (B, 4) poses."""
+    body = players.state.body
+    pose = jnp.stack([body.x, body.y, body.z, body.steer], axis=-1)
+    return players.action, players.reward, players.state.target, pose
+
+
+def play_mujoco(
+    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+) -> Recording:
+    """One episode after another in the reference."""
+    from memory_maze.reference.engine import MujocoEngine
+
+    engine = MujocoEngine(scenarios[0].grid, Options())
+    start, act = jax.jit(policy.start), jax.jit(functools.partial(_act_as, policy))
+    count = len(scenarios)
+    actions, rewards = np.zeros((count, steps), np.uint8), np.zeros((count, steps), np.uint8)
+    targets, poses = np.zeros((count, steps + 1), np.uint8), np.zeros((count, steps + 1, 4))
+    try:
+        for index, scenario in enumerate(scenarios):
+            engine.reset(scenario)
+            state, reward, action = begin_scenario(scenario), 0.0, 0
+            memory = start(state)
+            targets[index, 0], poses[index, 0] = engine.target, engine.state[0][:4]
+            for step in range(steps):
+                choice, memory = act(memory, state, _sense(policy, engine, reward, action), keys[index], step)
+                action = int(choice)
+                reward = engine.step(ACTIONS[action])
+                actions[index, step], rewards[index, step] = action, reward
+                targets[index, step + 1], poses[index, step + 1] = engine.target, engine.state[0][:4]
+                if step % CHUNK == CHUNK - 1:
+                    advance(CHUNK)
+            advance(steps % CHUNK)
+    finally:
+        engine.close()
+    return Recording(actions, rewards, targets, poses)
+
+
+def _sense(policy: Policy, engine: Any, reward: float, action: int) -> Any:
+    """What the policy needs of the reference's present state."""
+    if getattr(policy, "sees_pictures", False):
+        image = engine.image()
+        draw_border(image, COLORS[engine.scenario.colors[engine.target]])
+        return image, np.float32(reward), np.int32(action)
+    return np.concatenate(engine.state).astype(np.float32), np.int32(engine.target)
+
+
+def _act_as(policy: Policy, memory: Any, state: State, sensed: Any, key: jax.Array, step: int) -> tuple:
+    key = jax.random.fold_in(key, step)
+    if getattr(policy, "sees_pictures", False):
+        return policy.act(memory, Sight(*sensed, jnp.equal(step, 0)), key)
+    numbers, target = sensed
+    x, y, z, steer, _, *rates = numbers  # positions and their rates
+    state = dataclasses.replace(state, body=Body(x, y, z, steer, *rates), target=target, step=step)
+    return policy.act(memory, state, key)
