@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import TASKS, get_task
+from memory_maze.tasks import TASKS, get_task, parse_task
 
 console = Console()
 
@@ -156,7 +156,7 @@ class Evaluate:
     """Play whole episodes with a policy and report its score."""
 
     policy: tyro.conf.Positional[str]
-    """oracle, random, or your own as module:name."""
+    """oracle, explorer, random, or your own as module:name."""
     task: str = "9x9"
     """Which task."""
     episodes: int = 100
@@ -202,6 +202,55 @@ class Evaluate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Collect:
+    """Make a data set; run it again to finish one that was interrupted."""
+
+    out: Path
+    """Folder for the data set."""
+    task: str = "9x9"
+    """Which task, or any odd size like 7x7."""
+    objects: int | None = None
+    """Objects in mazes of other sizes; by default 3."""
+    episodes: int = 30_000
+    """How many trajectories, each in a maze of its own."""
+    evaluation: int | None = None
+    """How many of them are the split eval, in layouts that train has not; by default one in thirty."""
+    steps: int = 1000
+    """Actions in each."""
+    policy: str = "explorer"
+    """explorer, oracle, random, or your own as module:name."""
+    format: Literal["scenes", "npz"] = "scenes"
+    """scenes: small, pictures are drawn when read. npz: the paper's files, one for each trajectory."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    seed: int = 0
+    """Seed of the first maze and of the policy."""
+    shard: int | None = None
+    """Trajectories that are made together; what is lost at most when it is killed."""
+    ray: str | None = None
+    """Address of a Ray cluster to spread the work over, or "auto"; needs `pip install "memory-maze[ray]"`."""
+
+    def run(self) -> None:
+        from memory_maze.data.collect import make_manifest
+        from memory_maze.data.command import run_collection
+
+        manifest = make_manifest(
+            parse_task(self.task, self.objects),
+            self.episodes,
+            steps=self.steps,
+            policy=self.policy,
+            format=self.format,
+            engine=self.engine,
+            seed=self.seed,
+            evaluation=self.evaluation,
+            shard=self.shard,
+        )
+        if self.ray is not None:
+            _require("ray", "ray")
+        run_collection(self.out, manifest, console, self.ray)
+
+
+@dataclasses.dataclass(frozen=True)
 class CompareEngines:
     """Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
 
@@ -241,6 +290,7 @@ Command = (
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[CompareEngines, tyro.conf.subcommand("compare-engines")]
 )
 

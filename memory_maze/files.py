@@ -6,13 +6,15 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
+_ENDING = "-partial"
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     """A temporary path beside `path` that takes its place if the block succeeds, and is removed if not."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=_ENDING + path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -22,6 +24,11 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether `replacing` made the file, and was killed before it took its place."""
+    return path.name.startswith(".") and path.stem.endswith(_ENDING)
 
 
 def _umask() -> int:

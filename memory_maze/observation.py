@@ -57,6 +57,12 @@ def layout_of(scenario: Scenario) -> np.ndarray:
     return (~walls[1:-1, 1:-1][::-1]).astype(np.uint8)
 
 
+def bit_rows(cells: np.ndarray) -> np.ndarray:
+    """(N,) uint32: bit c of row r tells of cell (r, c)."""
+    bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
+    return (cells * bits).sum(axis=1, dtype=np.uint32)
+
+
 def to_cells(metres: Any, size: int) -> Any:
     """World metres as cells from the bottom left inner corner; cell centres are at k + 0.5."""
     return metres / CELL_METRES + size / 2

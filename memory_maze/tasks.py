@@ -107,6 +107,18 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
     return task if seconds is None else dataclasses.replace(task, seconds=seconds)
 
 
+def parse_task(name: str, objects: int | None = None) -> Task:
+    """The task of a name: a published one, or any odd size like "7x7", with other objects if given."""
+    size, _, again = name.partition("x")
+    if objects is None and name in TASKS:
+        return TASKS[name]
+    if not size.isdecimal() or size != again:
+        return get_task(name)  # which knows what to say
+    return make_task(
+        int(size), objects=TASKS[name].objects if name in TASKS else 3 if objects is None else objects
+    )
+
+
 def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":
     """A task as a `dm_env.Environment`.
 

@@ -22,7 +22,9 @@ import jax
 import numpy as np
 
 from memory_maze.files import cache_folder, replacing
+from memory_maze.observation import bit_rows, layout_of
 from memory_maze.sampler import make_generator
+from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task
 
 # At least as many as a run of 100 million steps plays episodes.
@@ -184,7 +186,7 @@ def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
         )
         row = _encode(entities, floors, slots)
         fits = (row[2] >= 0).sum() >= task.objects and (row[3] >= 0).any()
-        if fits and _is_held_out(row[0]) == held_out:
+        if fits and _is_kept(row[0]) == held_out:
             rows.append(row)
     widths = (task.size, task.size, slots, slots)
     types = (np.uint32, np.uint32, np.int16, np.int16)
@@ -194,7 +196,12 @@ def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
     )
 
 
-def _is_held_out(walls: np.ndarray) -> bool:
+def is_held_out(scenario: Scenario) -> bool:
+    """Whether a scenario's layout is kept for evaluation."""
+    return _is_kept(bit_rows(layout_of(scenario) == 0))
+
+
+def _is_kept(walls: np.ndarray) -> bool:
     """Decided by the layout itself, so that both kinds keep the generator's frequencies."""
     return hashlib.sha256(walls.tobytes()).digest()[0] % HELD_OUT_SHARE == 0
 

@@ -13,7 +13,7 @@ from memory_maze.engine.bank import Bank, load_bank
 from memory_maze.engine.render import View, render
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State, Timestep, jitted, typed_key
-from memory_maze.observation import check_minimap, layout_of, to_cells
+from memory_maze.observation import bit_rows, check_minimap, layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
 from memory_maze.scenario import CELL_METRES, COLORS, WALL_TEXTURES, Scenario, cell_to_world
 from memory_maze.tasks import Task, get_task
@@ -278,12 +278,6 @@ def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
     """The cells in random order, those that are missing (-1) last."""
     scores = jnp.where(cells < 0, 2.0, jax.random.uniform(key, cells.shape))
     return cells[jnp.argsort(scores)].astype(jnp.int32)
-
-
-def bit_rows(cells: np.ndarray) -> np.ndarray:
-    """(N,) uint32: bit c of row r tells of cell (r, c)."""
-    bits = np.uint32(1) << np.arange(cells.shape[1], dtype=np.uint32)
-    return (cells * bits).sum(axis=1, dtype=np.uint32)
 
 
 def _cells(rows: jax.Array) -> jax.Array:

@@ -1,0 +1,243 @@
+"""Makes data sets: episodes of any policy on either engine, in shards that are written whole.
+
+A shard depends on the manifest and its number alone. So a collection can be killed at any moment and run
+again, and can be spread over machines: the files are the same.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Callable, Generator, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from memory_maze.data import scenes as scenes_module
+from memory_maze.data.frames import Reader
+from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest
+from memory_maze.data.npz import pack_trajectory
+from memory_maze.data.scenes import Scenes
+from memory_maze.data.schema import KEYS, DataError
+from memory_maze.engine.bank import is_held_out
+from memory_maze.engine.single import cache_programs
+from memory_maze.files import is_temporary, replacing
+from memory_maze.policies import load_policy
+from memory_maze.rollout import ENGINES, Advance, play
+from memory_maze.sampler import MAX_SEED, Sampler, check_seed
+from memory_maze.scenario import Scenario
+from memory_maze.tasks import CONTROL_FREQ, Task
+
+EVALUATION_SHARE = 30  # one in so many, as in the paper
+# As many as are made in a minute or less, for no more is lost.
+SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
+_LOCK = ".collecting"
+_STRIDE = 1 << 20  # from a seed to the next one to try
+_TRIES = 4000
+
+Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
+
+
+def make_manifest(
+    task: Task,
+    episodes: int,
+    *,
+    steps: int = 1000,
+    policy: str = "explorer",
+    format: str = "scenes",
+    engine: str = "jax",
+    seed: int = 0,
+    evaluation: int | None = None,
+    shard: int | None = None,
+) -> Manifest:
+    """What is to be collected; see `memory-maze collect --help`."""
+    if format not in FORMATS:
+        raise ValueError(f"no format {format!r}: there are {' and '.join(FORMATS)}")
+    if engine not in ENGINES:
+        raise ValueError(f"no engine {engine!r}: there are {' and '.join(ENGINES)}")
+    check_seed(seed)
+    evaluation = round(episodes / EVALUATION_SHARE) if evaluation is None else evaluation
+    if not 1 <= episodes <= _STRIDE or not 0 <= evaluation <= episodes or steps < 1:
+        raise ValueError(
+            f"{episodes} episodes of {steps} steps, {evaluation} of them for evaluation: "
+            f"episodes are from 1 to {_STRIDE:,}, steps at least 1"
+        )
+    if shard is not None and shard < 1:
+        raise ValueError(f"a shard has at least one episode: got {shard}")
+    return Manifest(
+        format=format,
+        task=dataclasses.replace(task, seconds=steps / CONTROL_FREQ),
+        episodes=episodes,
+        evaluation=evaluation,
+        steps=steps,
+        policy=policy,
+        engine=engine,
+        seed=seed,
+        shard=shard or SHARDS[format, engine],
+        made_with=describe_maker(engine),
+    )
+
+
+def describe_maker(engine: str) -> dict[str, str]:
+    """What the last bits depend on."""
+    packages = ("memory-maze", "jax", "numpy", *(("mujoco",) if engine == "mujoco" else ()))
+    return {package: metadata.version(package) for package in packages} | {"device": jax.default_backend()}
+
+
+def collect(
+    out: Path,
+    manifest: Manifest,
+    *,
+    note: Note = lambda shard, fresh: None,
+    advance: Advance = lambda steps: None,
+) -> None:
+    """Makes what is missing of a data set in a folder.
+
+    Args:
+        out: The folder.
+        manifest: What is to be made; the folder's own, if it has one already.
+        note: Told of each shard that is complete, those from before included.
+        advance: Told of progress within shards, in steps.
+    """
+    with begin(out, manifest) as todo:
+        note_complete(manifest, todo, note)
+        cache_programs()
+        load_policy(manifest.policy)
+        for shard, drawn in _draw_ahead(manifest, todo):
+            for name, content in make_shard(manifest, shard, drawn, advance):
+                write(out / name, content)
+            note(shard, True)
+
+
+def note_complete(manifest: Manifest, todo: list[Shard], note: Note) -> None:
+    """Tells of what was there before."""
+    for shard in manifest.shards():
+        if shard not in todo:
+            note(shard, False)
+
+
+@contextlib.contextmanager
+def begin(out: Path, manifest: Manifest) -> Generator[list[Shard]]:
+    """Takes hold of a folder for this manifest and tells what is missing; nobody else may write to it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / _LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RuntimeError(f"{out}: another process is collecting into it") from error
+        _check_folder(out, manifest)
+        for path in [path for path in out.rglob("*") if is_temporary(path)]:
+            path.unlink()
+        manifest.save(out)
+        yield manifest.missing(out)
+        (out / _LOCK).unlink()
+
+
+def _check_folder(out: Path, manifest: Manifest) -> None:
+    before = read_manifest(out)
+    if before is None:
+        if others := [path.name for path in out.iterdir() if path.name != _LOCK and not is_temporary(path)]:
+            raise DataError(f"{out}: there is {others[0]} in it already: choose an empty folder")
+        return
+    old, new = dataclasses.asdict(before), dataclasses.asdict(manifest)
+    for key in old:
+        if old[key] != new[key]:
+            raise DataError(
+                f"{out}: it holds a data set with {key} {old[key]} and not {new[key]}: "
+                f"finish it as it was begun ({NAME} tells how), or choose another folder"
+            )
+
+
+def write(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+Drawn = tuple[list[int], list[Scenario]]
+
+
+def draw_scenarios(manifest: Manifest, shard: Shard) -> Drawn:
+    """The mazes of a shard and their seeds."""
+    held_out = shard.split == "eval"
+    pairs = [_draw_scenario(manifest, episode, held_out) for episode in shard.episodes]
+    return [seed for seed, _ in pairs], [scenario for _, scenario in pairs]
+
+
+def _draw_scenario(manifest: Manifest, episode: int, held_out: bool) -> tuple[int, Scenario]:
+    """The first of an episode's own seeds whose layout belongs to the split.
+
+    One layout in sixteen, chosen by its walls, is kept for evaluation: no layout is in both splits, nor
+    in the banks that agents train on.
+    """
+    for attempt in range(_TRIES):
+        seed = (manifest.seed + episode + attempt * _STRIDE) % (MAX_SEED + 1)
+        scenario = Sampler(manifest.task, seed).sample()
+        if is_held_out(scenario) == held_out:
+            return seed, scenario
+    kind = "evaluation" if held_out else "training"
+    raise RuntimeError(
+        f"no {manifest.task.name} maze for {kind} in {_TRIES:,} tries: so small mazes have few layouts; "
+        "choose another seed, or no evaluation"
+    )
+
+
+def _draw_ahead(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard, Drawn]]:
+    """The mazes of each shard; the next ones are drawn while these are played."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        ahead = [pool.submit(draw_scenarios, manifest, shard) for shard in shards[:2]]
+        for index, shard in enumerate(shards):
+            drawn = ahead.pop(0).result()
+            if index + 2 < len(shards):
+                ahead.append(pool.submit(draw_scenarios, manifest, shards[index + 2]))
+            yield shard, drawn
+
+
+def make_shard(
+    manifest: Manifest, shard: Shard, drawn: Drawn, advance: Advance = lambda steps: None
+) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of a shard's files; the one that says that it is complete comes last."""
+    seeds, scenarios = drawn
+    recording = play(
+        load_policy(manifest.policy),
+        scenarios,
+        manifest.steps,
+        engine=manifest.engine,
+        seed=manifest.seed,
+        episodes=shard.episodes,
+        advance=advance,
+    )
+    scenes = scenes_module.from_recording(scenarios, seeds, recording)
+    if manifest.format == "scenes":
+        yield shard.file, scenes_module.to_bytes(scenes)
+        return
+    names = manifest.trajectory_files(shard)
+    yield from zip(names, pack_trajectories(scenes, manifest.engine), strict=True)
+    record = {"seeds": dict(zip(names, seeds, strict=True))}
+    yield shard.file, (json.dumps(record, indent=1) + "\n").encode()
+
+
+def pack_trajectories(scenes: Scenes, engine: str) -> Iterator[bytes]:
+    """The NPZ files of scenes, one after another, packed by all cores."""
+    reader = Reader(scenes, engine)
+    times = np.arange(scenes.length)[None]
+    cores = os.cpu_count() or 1
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        waiting: list[Any] = []
+        for index in range(len(scenes)):
+            arrays = jax.device_get(reader.read(np.full_like(times, index), times, tuple(KEYS)))
+            waiting.append(pool.submit(pack_trajectory, {key: array[0] for key, array in arrays.items()}))
+            if len(waiting) > 2 * cores:
+                yield waiting.pop(0).result()
+        yield from (future.result() for future in waiting)
+
+
+def read_seeds(out: Path, manifest: Manifest) -> dict[str, int]:
+    """The seed of each trajectory's maze in a folder of NPZ files."""
+    records = [json.loads((out / shard.file).read_text())["seeds"] for shard in manifest.shards()]
+    return dict(itertools.chain.from_iterable(record.items() for record in records))

@@ -1,0 +1,247 @@
+"""Data sets to train on: `load` finds out what they are, and gives sequences in either order."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from memory_maze.data.frames import Reader
+from memory_maze.data.manifest import Manifest, read_manifest
+from memory_maze.data.npz import Files, Member, find_members
+from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
+from memory_maze.data.scenes import Scenes, join, read_scenes
+from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
+
+Arrays = Literal["numpy", "jax", "dlpack"]
+SEQUENCE_KEYS = (*KEYS, RESET)
+
+
+def load(
+    path: str | Path, split: str | None = None, *, engine: str | None = None, partial: bool = False
+) -> "Dataset":
+    """A data set: a folder of scenes or NPZ files, a zip file of NPZ files, or `hub:owner/name`.
+
+    Args:
+        path: Where it is. Names on the Hugging Face hub are fetched once, into the cache.
+        split: "train" or "eval"; by default everything that is there.
+        engine: What draws the pictures of scenes; by default that which recorded them.
+        partial: Also load what is there of a data set that is not yet complete.
+    """
+    from memory_maze.data import hub
+
+    name = str(path)
+    if hub.is_name(name):
+        path = hub.fetch(name)
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(hub.explain_missing(name))
+    manifest = read_manifest(path) if path.is_dir() else None
+    if manifest is not None and not partial:
+        manifest.check_complete(path, split)
+    if manifest is None:
+        return Dataset(path, Files(_find_files(path, split)), None, None)
+    shards = manifest.complete(path, split)
+    if not shards:
+        raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
+    if manifest.format == "scenes":
+        scenes = join([read_scenes(path / shard.file) for shard in shards])
+        return Dataset(path, scenes, manifest, engine or manifest.engine)
+    members = [Member(path / name) for shard in shards for name in manifest.trajectory_files(shard)]
+    return Dataset(path, Files(members), manifest, None)
+
+
+def _find_files(path: Path, split: str | None) -> list[Member]:
+    """With a split, the files whose folder or zip file is named after it."""
+    members = find_members(path)
+    if split is not None:
+        members = [member for member in members if _is_in(member, path, split)]
+    if not members:
+        raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
+    return members
+
+
+def _is_in(member: Member, path: Path, split: str) -> bool:
+    places = [*member.path.relative_to(path).parts, *(member.inner or "").split("/")]
+    return any(split in place.lower() for place in places)
+
+
+class Dataset:
+    """Trajectories of one size. `dataset[i]` is one, as a dictionary of the paper's arrays."""
+
+    def __init__(
+        self, path: Path, source: Scenes | Files, manifest: Manifest | None, engine: str | None
+    ) -> None:
+        self.path, self.manifest = path, manifest
+        self.scenes = source if isinstance(source, Scenes) else None
+        """The scenes, all in memory; None for NPZ files."""
+        self._source: Reader | Files = (
+            Reader(source, engine or "jax") if isinstance(source, Scenes) else source
+        )
+        if isinstance(source, Scenes):
+            self.lengths = np.full(len(source), source.length)
+            self.size, self.objects = source.size, source.objects.shape[1]
+        else:
+            self.lengths, self.size, self.objects = source.lengths, source.size, source.objects
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __repr__(self) -> str:
+        kind = "NPZ files" if self.scenes is None else "scenes"
+        steps = int((self.lengths - 1).sum())
+        return (
+            f"<{len(self)} trajectories of {self.size}x{self.size}, {steps:,} steps, {kind} in {self.path}>"
+        )
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        return self.read(index)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return (self.read(index) for index in range(len(self)))
+
+    def read(
+        self, index: int, start: int = 0, stop: int | None = None, keys: tuple[str, ...] = tuple(KEYS)
+    ) -> dict[str, np.ndarray]:
+        """A trajectory, or some elements of it; element 0 is before the first action."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"trajectory {index}: there are {len(self)}")
+        index %= len(self)
+        times = np.arange(self.lengths[index])[start:stop]
+        arrays = self._source.read(np.full((1, len(times)), index), times[None], check_keys(keys))
+        return {key: np.array(array[0]) for key, array in jax.device_get(arrays).items()}
+
+    def windows(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
+        """Random windows, for ever: dictionaries of [batch, time] arrays. Keywords as for `batches`."""
+        return self.batches("windows", batch, time, **keywords)
+
+    def replay(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
+        """Whole trajectories in order, for ever, for truncated backpropagation through time.
+
+        Each row goes on where it stopped in the batch before. Where `reset` is true a trajectory begins:
+        forget the state. Keywords as for `batches`.
+        """
+        return self.batches("replay", batch, time, **keywords)
+
+    def batches(
+        self,
+        order: Literal["windows", "replay"],
+        batch: int,
+        time: int,
+        *,
+        keys: tuple[str, ...] = SEQUENCE_KEYS,
+        arrays: Arrays = "numpy",
+        seed: int = 0,
+        position: dict[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
+        prefetch: int = 2,
+    ) -> "Batches":
+        """An endless iterator of training sequences.
+
+        Args:
+            order: "windows" or "replay".
+            batch: Sequences in a batch.
+            time: Elements of each.
+            keys: Which arrays; "reset" tells where a trajectory begins.
+            arrays: "numpy", "jax" on the default device, or "dlpack" for other libraries, where they are.
+            seed: Of the order.
+            position: Of an iterator like this one, to go on from there.
+            part: (index, count) of this process, if several share the data.
+            prefetch: Batches that are made ahead.
+        """
+        check_sizes(batch, time)
+        if arrays not in ("numpy", "jax", "dlpack"):
+            raise ValueError(f"arrays must be numpy, jax or dlpack: got {arrays!r}")
+        trajectories = split_between(len(self), part)
+        chosen = ORDERS[order](trajectories, self.lengths[trajectories], batch, time, seed, position)
+        source = self._source
+        if isinstance(source, Files) and order == "replay":
+            source = source.keeping(batch + 2)
+        return Batches(chosen, source.read, check_keys(tuple(keys)), _CONVERT[arrays], prefetch)
+
+
+def _to_numpy(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {key: np.array(array) for key, array in jax.device_get(arrays).items()}
+
+
+def _to_dlpack(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Not every library takes truth values."""
+    return {key: array.astype(np.uint8) if array.dtype == bool else array for key, array in arrays.items()}
+
+
+_CONVERT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "numpy": _to_numpy,
+    "jax": jax.device_put,
+    "dlpack": _to_dlpack,
+}
+
+
+class Batches:
+    """Batches for ever, made ahead in a thread. `position` is where the consumer is, as plain data."""
+
+    def __init__(
+        self,
+        order: Order,
+        read: Callable[..., dict[str, Any]],
+        keys: tuple[str, ...],
+        convert: Callable[[dict[str, Any]], dict[str, Any]],
+        prefetch: int,
+    ) -> None:
+        self.position = order.position
+        self._made: queue.Queue = queue.Queue(max(prefetch, 1))
+        self._stop = threading.Event()
+        # The thread must not hold this object, or it would never end.
+        job = (order, read, keys, convert, self._made, self._stop)
+        self._thread = threading.Thread(target=_make_batches, args=job, daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if self._stop.is_set():
+            raise RuntimeError("the iterator is closed")
+        made, position = self._made.get()
+        if isinstance(made, BaseException):
+            self.close()
+            raise made
+        self.position = position
+        return made
+
+    def close(self) -> None:
+        """Ends the thread; may be called twice."""
+        self._stop.set()
+
+    def __enter__(self) -> "Batches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._stop.set()
+
+
+def _make_batches(
+    order: Order,
+    read: Callable[..., dict[str, Any]],
+    keys: tuple[str, ...],
+    convert: Callable[[dict[str, Any]], dict[str, Any]],
+    made: queue.Queue,
+    stop: threading.Event,
+) -> None:
+    while not stop.is_set():
+        try:
+            item: Any = convert(read(*order.draw(), keys))
+        except BaseException as error:  # the consumer raises it
+            item = error
+        item = item, order.position
+        while not stop.is_set():
+            try:
+                made.put(item, timeout=0.2)
+                break
+            except queue.Full:
+                continue

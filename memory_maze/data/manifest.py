@@ -1,0 +1,133 @@
+"""What a collected data set is: `dataset.json` in its folder, and which files it consists of.
+
+scenes/train-00000.npz     many trajectories each, see `scenes.Scenes`
+npz/train/000000.npz       one trajectory each, with the paper's keys
+npz/train-00000.json       which files are complete, and the seeds of their mazes
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from memory_maze.data.schema import DataError
+from memory_maze.files import replacing
+from memory_maze.tasks import Task
+
+NAME = "dataset.json"
+FORMAT = "memory-maze-data-1"
+FORMATS = ("scenes", "npz")
+SPLITS = ("train", "eval")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """Trajectories that are made together."""
+
+    split: str
+    index: int
+    episodes: range
+    """Their numbers, which are different in all splits."""
+    file: str
+    """Is there when the shard is complete."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """Everything that a data set depends on."""
+
+    format: str
+    task: Task
+    episodes: int
+    evaluation: int
+    """How many of the episodes, the last ones, are the split "eval"."""
+    steps: int
+    policy: str
+    engine: str
+    seed: int
+    shard: int
+    """Trajectories in a shard."""
+    made_with: dict[str, str]
+    """Versions and the type of device, on which the last bits depend."""
+
+    def count(self, split: str) -> int:
+        return self.evaluation if split == "eval" else self.episodes - self.evaluation
+
+    def first(self, split: str) -> int:
+        """The number of the split's first episode."""
+        return self.episodes - self.evaluation if split == "eval" else 0
+
+    def shards(self, split: str | None = None) -> list[Shard]:
+        """All files that make up the data set, or a split of it."""
+        if split not in (None, *SPLITS):
+            raise ValueError(f"no split {split!r}: there are {' and '.join(SPLITS)}")
+        ending = "npz" if self.format == "scenes" else "json"
+        shards = []
+        for name in SPLITS if split is None else (split,):
+            first, count = self.first(name), self.count(name)
+            for index, start in enumerate(range(first, first + count, self.shard)):
+                episodes = range(start, min(start + self.shard, first + count))
+                shards.append(Shard(name, index, episodes, f"{name}-{index:05d}.{ending}"))
+        return shards
+
+    def trajectory_files(self, shard: Shard) -> list[str]:
+        """The files of the trajectories of the NPZ format."""
+        first = self.first(shard.split)
+        return [f"{shard.split}/{episode - first:06d}.npz" for episode in shard.episodes]
+
+    def complete(self, folder: Path, split: str | None = None) -> list[Shard]:
+        """What is there."""
+        return [shard for shard in self.shards(split) if (folder / shard.file).exists()]
+
+    def missing(self, folder: Path, split: str | None = None) -> list[Shard]:
+        """What is not yet there."""
+        return [shard for shard in self.shards(split) if not (folder / shard.file).exists()]
+
+    def check_complete(self, folder: Path, split: str | None) -> None:
+        if missing := self.missing(folder, split):
+            raise DataError(
+                f"{folder}: {len(missing)} of {len(self.shards(split))} parts are missing, the first is "
+                f"{missing[0].file}: run memory-maze collect again to finish it, or load with partial=True"
+            )
+
+    def save(self, folder: Path) -> None:
+        data = {"dataset": FORMAT} | dataclasses.asdict(self)
+        with replacing(folder / NAME) as path:
+            path.write_text(json.dumps(data, indent=2) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest in a folder, if there is one."""
+    path = folder / NAME
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from error
+    try:
+        data = json.loads(text)
+        if data.pop("dataset") != FORMAT:
+            raise ValueError(f"it is not of the format {FORMAT}")
+        manifest = Manifest(**data | {"task": Task(**data["task"])})
+        _check(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path}: not the description of a data set: {error}") from error
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    if manifest.format not in FORMATS:
+        raise ValueError(f"no format {manifest.format!r}")
+    numbers: dict[str, tuple[Any, int]] = {
+        "episodes": (manifest.episodes, 1),
+        "evaluation": (manifest.evaluation, 0),
+        "steps": (manifest.steps, 1),
+        "shard": (manifest.shard, 1),
+        "seed": (manifest.seed, 0),
+    }
+    for name, (value, least) in numbers.items():
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}: got {value!r}")
+    if manifest.evaluation > manifest.episodes:
+        raise ValueError(f"{manifest.evaluation} episodes for evaluation: there are {manifest.episodes}")

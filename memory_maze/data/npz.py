@@ -1,0 +1,156 @@
+"""Trajectories as the paper's NPZ files, one each: in a folder, or in zip files as they were published."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import io
+import threading
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memory_maze.data.archive import LIMIT, Archive, check_member, naming, pack
+from memory_maze.data.schema import KEYS, RESET, DataError, check_arrays
+
+_THREADS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """Where a trajectory is: a file, or a file inside a zip file."""
+
+    path: Path
+    inner: str | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.path) if self.inner is None else f"{self.path}: {self.inner}"
+
+
+def find_members(path: Path) -> list[Member]:
+    """All trajectories in a folder, with those below it, or in a zip file, in the order of their names."""
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*.npz") if not file.name.startswith("."))
+        members = [Member(file) for file in found]
+        zips = sorted(path.rglob("*.zip"))
+        return members + [member for file in zips for member in find_members(file)]
+    with naming(str(path)), zipfile.ZipFile(path) as archive:
+        infos = [info for info in archive.infolist() if not info.is_dir()]
+        names = sorted(check_member(info, str(path)) for info in infos)
+    if any(name.endswith(".npy") for name in names):
+        return [Member(path)]  # a single trajectory
+    return [Member(path, name) for name in names if name.endswith(".npz")]
+
+
+def pack_trajectory(arrays: dict[str, np.ndarray]) -> bytes:
+    """The bytes of a trajectory's file."""
+    return pack({key: arrays[key].astype(rule.dtype) for key, rule in KEYS.items()}, compress=True)
+
+
+class Files:
+    """Trajectories in NPZ files.
+
+    Args:
+        members: Where they are.
+        keep: How many whole trajectories to keep in memory, for orders that come back to them.
+    """
+
+    def __init__(self, members: Sequence[Member], keep: int = 0) -> None:
+        self.members = list(members)
+        self._keep = keep
+        self._kept: collections.OrderedDict[int, dict[str, np.ndarray]] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        self._zips: dict[Path, zipfile.ZipFile] = {}
+        self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS)
+        headers = list(self._pool.map(self._read_headers, range(len(self.members))))
+        self.lengths = np.array([shapes["image"][0] for shapes in headers])
+        self.size, self.objects = headers[0]["maze_layout"][1], headers[0]["targets_pos"][1]
+        for member, shapes in zip(self.members, headers, strict=True):
+            size, objects = shapes["maze_layout"][1], shapes["targets_pos"][1]
+            if (size, objects) != (self.size, self.objects):
+                raise DataError(
+                    f"{member.name}: {size}x{size} with {objects} objects, and the first file is "
+                    f"{self.size}x{self.size} with {self.objects}: load one kind at a time"
+                )
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def keeping(self, count: int) -> "Files":
+        """The same files, with a memory for so many whole trajectories."""
+        files = object.__new__(Files)
+        files.__dict__ |= self.__dict__
+        files._keep, files._kept, files._lock = count, collections.OrderedDict(), threading.Lock()
+        return files
+
+    def read(self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...]) -> dict[str, Any]:
+        """Arrays of the elements that two (B, T) arrays name."""
+        wanted = tuple(key for key in keys if key != RESET)
+        jobs = [(row, *run) for row in range(len(times)) for run in _runs(trajectories[row], times[row])]
+        parts = self._pool.map(lambda job: self._read_run(*job[2:], wanted), jobs)
+        arrays = {
+            key: np.zeros((*times.shape, *KEYS[key].sizes(self.size, self.objects)), KEYS[key].dtype)
+            for key in wanted
+        }
+        for (row, first, _, start, stop), part in zip(jobs, parts, strict=True):
+            for key in wanted:
+                arrays[key][row, first : first + stop - start] = part[key]
+        return arrays | ({RESET: times == 0} if RESET in keys else {})
+
+    def read_whole(self, index: int, keys: tuple[str, ...] = tuple(KEYS)) -> dict[str, np.ndarray]:
+        """A trajectory as it stands in its file."""
+        with self._open(index) as archive:
+            return {key: archive.read(key) for key in keys}
+
+    def _read_run(self, index: int, start: int, stop: int, keys: tuple[str, ...]) -> dict[str, np.ndarray]:
+        if not self._keep:
+            with self._open(index) as archive:
+                return {key: archive.read(key, start, stop) for key in keys}
+        with self._lock:
+            kept = self._kept.get(index)
+        if kept is None or not kept.keys() >= set(keys):
+            kept = self.read_whole(index, keys)
+        with self._lock:
+            self._kept[index] = kept
+            self._kept.move_to_end(index)
+            while len(self._kept) > self._keep:
+                self._kept.popitem(last=False)
+        return {key: kept[key][start:stop] for key in keys}
+
+    def _read_headers(self, index: int) -> dict[str, tuple[int, ...]]:
+        with self._open(index) as archive:
+            headers = archive.headers()
+        check_arrays(headers, self.members[index].name)
+        return {key: shape for key, (shape, _) in headers.items()}
+
+    def _open(self, index: int) -> Archive:
+        member = self.members[index]
+        if member.inner is None:
+            return Archive(member.path, member.name)
+        with naming(member.name):
+            return Archive(io.BytesIO(self._unpack(member)), member.name)
+
+    def _unpack(self, member: Member) -> bytes:
+        assert member.inner is not None
+        with self._lock:
+            if member.path not in self._zips:
+                self._zips[member.path] = zipfile.ZipFile(member.path)
+            outer = self._zips[member.path]
+        size = outer.getinfo(member.inner).file_size
+        if size > LIMIT:
+            raise DataError(f"{member.name}: {size:,} bytes unpacked: the limit is {LIMIT:,}")
+        with outer.open(member.inner) as handle:
+            data = handle.read(size + 1)
+        if len(data) != size:
+            raise EOFError(f"{len(data):,} bytes instead of {size:,}")
+        return data
+
+
+def _runs(trajectories: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+    """The stretches of one trajectory in a row: where it stands in the row, which it is, start and stop."""
+    breaks = np.flatnonzero((np.diff(trajectories) != 0) | (np.diff(times) != 1)) + 1
+    for first, last in zip([0, *breaks], [*breaks, len(times)], strict=True):
+        yield int(first), int(trajectories[first]), int(times[first]), int(times[last - 1]) + 1

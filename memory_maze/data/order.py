@@ -1,0 +1,154 @@
+"""In which order training sequences are read: random windows, or whole trajectories one after another."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Order(Protocol):
+    """Says which elements come next. `position` is plain data, from which it goes on."""
+
+    @property
+    def position(self) -> dict[str, Any]: ...
+
+    def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two (B, T) int32 arrays: trajectories, and elements of them in time."""
+        ...
+
+
+class Windows:
+    """Windows of any trajectories, all as likely; the k-th batch depends on the seed and k alone."""
+
+    kind = "windows"
+
+    def __init__(
+        self,
+        trajectories: np.ndarray,
+        lengths: np.ndarray,
+        batch: int,
+        time: int,
+        seed: int,
+        position: dict[str, Any] | None = None,
+    ) -> None:
+        self._trajectories, self._lengths = trajectories, lengths
+        self._shape, self._seed = (batch, time), seed
+        if (shortest := lengths.min()) < time:
+            raise ValueError(f"windows of {time} elements: the shortest trajectory has {shortest}")
+        self._batches = int(check_position(self, position, "batches", 0))
+
+    @property
+    def position(self) -> dict[str, Any]:
+        return {"order": self.kind, "seed": self._seed, "shape": list(self._shape), "batches": self._batches}
+
+    def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        batch, time = self._shape
+        rng = np.random.default_rng([self._seed, self._batches])
+        picks = rng.integers(len(self._trajectories), size=batch)
+        starts = rng.integers(self._lengths[picks] - time + 1)
+        self._batches += 1
+        times = starts[:, None] + np.arange(time)
+        return np.broadcast_to(self._trajectories[picks, None], times.shape).astype(np.int32), times.astype(
+            np.int32
+        )
+
+
+class Replay:
+    """Whole trajectories in order, as truncated backpropagation through time needs them.
+
+    Each row of a batch goes on where it stopped in the batch before, and from the end of a trajectory to
+    the start of the next, which no other row is reading. The first of each row starts anywhere.
+    """
+
+    kind = "replay"
+
+    def __init__(
+        self,
+        trajectories: np.ndarray,
+        lengths: np.ndarray,
+        batch: int,
+        time: int,
+        seed: int,
+        position: dict[str, Any] | None = None,
+    ) -> None:
+        self._trajectories, self._lengths = trajectories, lengths
+        self._shape, self._seed = (batch, time), seed
+        if len(trajectories) < batch:
+            raise ValueError(f"{batch} different trajectories a batch: there are {len(trajectories)}")
+        self._epoch, self._taken = check_position(self, position, "next", [0, 0])
+        rows = check_position(self, position, "rows", None)
+        self._permutation = self._shuffle()
+        self._rows: list[tuple[int, int]] = []
+        if rows is None:
+            rng = np.random.default_rng([seed, 0, 1])
+            for _ in range(batch):
+                pick = self._next()
+                self._rows.append((pick, int(rng.integers(lengths[pick]))))
+        else:
+            self._rows = [(int(pick), int(start)) for pick, start in rows]
+
+    @property
+    def position(self) -> dict[str, Any]:
+        return {
+            "order": self.kind,
+            "seed": self._seed,
+            "shape": list(self._shape),
+            "next": [self._epoch, self._taken],
+            "rows": [list(row) for row in self._rows],
+        }
+
+    def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        trajectories, times = np.zeros(self._shape, np.int32), np.zeros(self._shape, np.int32)
+        for row in range(self._shape[0]):
+            filled = 0
+            while filled < self._shape[1]:
+                pick, start = self._rows[row]
+                count = min(self._shape[1] - filled, int(self._lengths[pick]) - start)
+                trajectories[row, filled : filled + count] = self._trajectories[pick]
+                times[row, filled : filled + count] = np.arange(start, start + count)
+                filled += count
+                done = start + count == self._lengths[pick]
+                self._rows[row] = (self._next(), 0) if done else (pick, start + count)
+        return trajectories, times
+
+    def _shuffle(self) -> np.ndarray:
+        return np.random.default_rng([self._seed, self._epoch]).permutation(len(self._trajectories))
+
+    def _next(self) -> int:
+        """The next in random order that no row is reading."""
+        busy = {pick for pick, _ in self._rows}
+        while True:
+            if self._taken == len(self._permutation):
+                self._epoch, self._taken = self._epoch + 1, 0
+                self._permutation = self._shuffle()
+            pick = int(self._permutation[self._taken])
+            self._taken += 1
+            if pick not in busy or len(self._permutation) <= len(busy):
+                return pick
+
+
+ORDERS = {"windows": Windows, "replay": Replay}
+
+
+def check_position(order: Any, position: dict[str, Any] | None, key: str, start: Any) -> Any:
+    """A part of a saved position, if it is one of this order."""
+    if position is None:
+        return start
+    mine = {"order": order.kind, "seed": order._seed, "shape": list(order._shape)}
+    theirs = {name: position.get(name) for name in mine}
+    if theirs != mine or key not in position:
+        raise ValueError(f"the position is of another order: {theirs} and not {mine}")
+    return position[key]
+
+
+def split_between(count: int, part: tuple[int, int]) -> np.ndarray:
+    """The trajectories of one of several processes."""
+    index, parts = part
+    if not 0 <= index < parts:
+        raise ValueError(f"part {index} of {parts}: give (index, count) with index from 0 to count - 1")
+    return np.arange(count)[index::parts]
+
+
+def check_sizes(batch: int, time: int) -> None:
+    for name, value in (("batch", batch), ("time", time)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a positive integer: got {value!r}")
