@@ -1,7 +1,9 @@
 """Data sets to train on: `load` finds out what they are, and gives sequences in either order."""
 
+import atexit
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -179,6 +181,17 @@ _CONVERT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
+_RUNNING: weakref.WeakKeyDictionary[threading.Thread, threading.Event] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """JAX aborts the process if a thread is in it when Python ends."""
+    for thread, stop in list(_RUNNING.items()):
+        stop.set()
+        thread.join()
+
+
 class Batches:
     """Batches for ever, made ahead in a thread. `position` is where the consumer is, as plain data."""
 
@@ -196,6 +209,7 @@ class Batches:
         # The thread must not hold this object, or it would never end.
         job = (order, read, keys, convert, self._made, self._stop)
         self._thread = threading.Thread(target=_make_batches, args=job, daemon=True)
+        _RUNNING[self._thread] = self._stop
         self._thread.start()
 
     def __iter__(self) -> "Batches":
@@ -214,6 +228,7 @@ class Batches:
     def close(self) -> None:
         """Ends the thread; may be called twice."""
         self._stop.set()
+        self._thread.join()
 
     def __enter__(self) -> "Batches":
         return self
