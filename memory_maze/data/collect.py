@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from memory_maze import __version__
 from memory_maze.data import scenes as scenes_module
 from memory_maze.data.frames import Reader
 from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest
@@ -86,8 +87,9 @@ def make_manifest(
 
 def describe_maker(engine: str) -> dict[str, str]:
     """What the last bits depend on."""
-    packages = ("memory-maze", "jax", "numpy", *(("mujoco",) if engine == "mujoco" else ()))
-    return {package: metadata.version(package) for package in packages} | {"device": jax.default_backend()}
+    packages = ("jax", "numpy", *(("mujoco",) if engine == "mujoco" else ()))
+    versions = {package: metadata.version(package) for package in packages}
+    return {"memory-maze": __version__} | versions | {"device": jax.default_backend()}
 
 
 def collect(
