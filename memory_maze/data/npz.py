@@ -50,6 +50,40 @@ def pack_trajectory(arrays: dict[str, np.ndarray]) -> bytes:
     return pack({key: arrays[key].astype(rule.dtype) for key, rule in KEYS.items()}, compress=True)
 
 
+class Opener:
+    """Opens trajectories; zip files stay open. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._zips: dict[Path, zipfile.ZipFile] = {}
+
+    def open(self, member: Member) -> Archive:
+        """A trajectory's file."""
+        source = self.find(member)
+        return Archive(io.BytesIO(source) if isinstance(source, bytes) else source, member.name)
+
+    def find(self, member: Member) -> Path | bytes:
+        """A file, or the content of one that is inside a zip file."""
+        if member.inner is None:
+            return member.path
+        with naming(member.name):
+            return self._unpack(member.path, member.inner)
+
+    def _unpack(self, path: Path, inner: str) -> bytes:
+        with self._lock:
+            if path not in self._zips:
+                self._zips[path] = zipfile.ZipFile(path)
+            outer = self._zips[path]
+        size = outer.getinfo(inner).file_size
+        if size > LIMIT:
+            raise ValueError(f"{size:,} bytes unpacked: the limit is {LIMIT:,}")
+        with outer.open(inner) as handle:
+            data = handle.read(size + 1)
+        if len(data) != size:
+            raise EOFError(f"{len(data):,} bytes instead of {size:,}")
+        return data
+
+
 class Files:
     """Trajectories in NPZ files.
 
@@ -63,7 +97,7 @@ class Files:
         self._keep = keep
         self._kept: collections.OrderedDict[int, dict[str, np.ndarray]] = collections.OrderedDict()
         self._lock = threading.Lock()
-        self._zips: dict[Path, zipfile.ZipFile] = {}
+        self._opener = Opener()
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS)
         headers = list(self._pool.map(self._read_headers, range(len(self.members))))
         self.lengths = np.array([shapes["image"][0] for shapes in headers])
@@ -102,12 +136,12 @@ class Files:
 
     def read_whole(self, index: int, keys: tuple[str, ...] = tuple(KEYS)) -> dict[str, np.ndarray]:
         """A trajectory as it stands in its file."""
-        with self._open(index) as archive:
+        with self._opener.open(self.members[index]) as archive:
             return {key: archive.read(key) for key in keys}
 
     def _read_run(self, index: int, start: int, stop: int, keys: tuple[str, ...]) -> dict[str, np.ndarray]:
         if not self._keep:
-            with self._open(index) as archive:
+            with self._opener.open(self.members[index]) as archive:
                 return {key: archive.read(key, start, stop) for key in keys}
         with self._lock:
             kept = self._kept.get(index)
@@ -121,32 +155,10 @@ class Files:
         return {key: kept[key][start:stop] for key in keys}
 
     def _read_headers(self, index: int) -> dict[str, tuple[int, ...]]:
-        with self._open(index) as archive:
+        with self._opener.open(self.members[index]) as archive:
             headers = archive.headers()
         check_arrays(headers, self.members[index].name)
         return {key: shape for key, (shape, _) in headers.items()}
-
-    def _open(self, index: int) -> Archive:
-        member = self.members[index]
-        if member.inner is None:
-            return Archive(member.path, member.name)
-        with naming(member.name):
-            return Archive(io.BytesIO(self._unpack(member)), member.name)
-
-    def _unpack(self, member: Member) -> bytes:
-        assert member.inner is not None
-        with self._lock:
-            if member.path not in self._zips:
-                self._zips[member.path] = zipfile.ZipFile(member.path)
-            outer = self._zips[member.path]
-        size = outer.getinfo(member.inner).file_size
-        if size > LIMIT:
-            raise DataError(f"{member.name}: {size:,} bytes unpacked: the limit is {LIMIT:,}")
-        with outer.open(member.inner) as handle:
-            data = handle.read(size + 1)
-        if len(data) != size:
-            raise EOFError(f"{len(data):,} bytes instead of {size:,}")
-        return data
 
 
 def _runs(trajectories: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
