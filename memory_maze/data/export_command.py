@@ -1,0 +1,47 @@
+"""The command `memory-maze export`."""
+
+import dataclasses
+from typing import Literal
+
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Write a data set as one of Minari's, for the libraries that read those."""
+
+    dataset: tyro.conf.Positional[str]
+    """A folder, a zip file, or a name such as hub:owner/name."""
+    name: str
+    """How Minari is to call it, such as memory-maze/9x9-explorer-v0."""
+    split: Literal["train", "eval"] | None = None
+    """Which part of it; by default everything that is there."""
+    observations: Literal["image", "all"] = "image"
+    """The image alone, or a dictionary of all observations."""
+    jpeg: bool = False
+    """Write pictures as JPEG, which is smaller and not exact."""
+
+    def run(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from memory_maze.data.load import load
+        from memory_maze.data.minari import export
+
+        console = Console()
+        dataset = load(self.dataset, self.split)
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task(self.name, total=int((dataset.lengths - 1).sum()))
+            exported = export(
+                dataset,
+                self.name,
+                observations=self.observations,
+                jpeg=self.jpeg,
+                advance=lambda steps: progress.advance(bar, steps),
+            )
+        console.print(
+            f"{exported.total_episodes:,} episodes, {exported.total_steps:,} steps: "
+            f"{exported.storage.data_path.parent}",
+            soft_wrap=True,
+        )
+        console.print(f'to read it: minari.load_dataset("{self.name}")', soft_wrap=True)
