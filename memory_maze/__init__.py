@@ -4,7 +4,7 @@
 >>> env = gymnasium.make("memory_maze:MemoryMaze-9x9-v0")
 """
 
-from memory_maze import tasks
+from memory_maze import data, tasks
 from memory_maze.options import Options
 from memory_maze.registration import ENV_IDS, register
 from memory_maze.sampler import Sampler
@@ -20,6 +20,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "Task",
+    "data",
     "make_task",
     "tasks",
 ]

@@ -14,6 +14,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from memory_maze.data.export_command import Export
+from memory_maze.data.inspect_command import Inspect
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task, parse_task
 
@@ -251,6 +253,23 @@ class Collect:
 
 
 @dataclasses.dataclass(frozen=True)
+class Convert:
+    """Turn scenes into NPZ files, or NPZ files into scenes; run it again to finish."""
+
+    source: tyro.conf.Positional[str]
+    """The data set: a folder, a zip file of NPZ files, or hub:owner/name."""
+    out: tyro.conf.Positional[Path]
+    """Folder for the other format."""
+    format: Literal["scenes", "npz"] = "npz"
+    """The format to write."""
+
+    def run(self) -> None:
+        from memory_maze.data.command import run_conversion
+
+        run_conversion(self.source, self.out, self.format, console)
+
+
+@dataclasses.dataclass(frozen=True)
 class CompareEngines:
     """Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
 
@@ -291,6 +310,9 @@ Command = (
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Collect, tyro.conf.subcommand("collect")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[CompareEngines, tyro.conf.subcommand("compare-engines")]
 )
 

@@ -51,7 +51,8 @@ def test_a_cluster_that_loses_a_node_makes_the_same_files(nodes, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "ray"
-    process = subprocess.Popen(command(out, "--ray", address), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(command(out, "--ray", address), **pipes)
     killed = False
     while process.poll() is None:
         if not killed and list(out.glob("*.npz")):

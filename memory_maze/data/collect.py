@@ -11,7 +11,7 @@ import fcntl
 import itertools
 import json
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ _STRIDE = 1 << 20  # from a seed to the next one to try
 _TRIES = 4000
 
 Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
+File = tuple[str, bytes]  # name and content
+Make = Callable[[list[Shard]], Iterable[tuple[Shard, Iterable[File]]]]
 
 
 def make_manifest(
@@ -107,21 +109,27 @@ def collect(
         note: Told of each shard that is complete, those from before included.
         advance: Told of progress within shards, in steps.
     """
-    with begin(out, manifest) as todo:
-        note_complete(manifest, todo, note)
-        cache_programs()
-        load_policy(manifest.policy)
+    cache_programs()
+    load_policy(manifest.policy)  # a wrong name is noticed before anything is written
+
+    def make(todo: list[Shard]) -> Iterator[tuple[Shard, Iterable[File]]]:
         for shard, drawn in _draw_ahead(manifest, todo):
-            for name, content in make_shard(manifest, shard, drawn, advance):
-                write(out / name, content)
+            yield shard, make_shard(manifest, shard, drawn, advance)
+
+    fill(out, manifest, make, note)
+
+
+def fill(out: Path, manifest: Manifest, make: Make, note: Note) -> None:
+    """Writes the shards that are missing in a folder as they are made."""
+    with begin(out, manifest) as todo:
+        for shard in manifest.shards():
+            if shard not in todo:
+                note(shard, False)
+        for shard, files in make(todo):
+            for name, content in files:
+                with replacing(out / name) as path:
+                    path.write_bytes(content)
             note(shard, True)
-
-
-def note_complete(manifest: Manifest, todo: list[Shard], note: Note) -> None:
-    """Tells of what was there before."""
-    for shard in manifest.shards():
-        if shard not in todo:
-            note(shard, False)
 
 
 @contextlib.contextmanager
@@ -154,11 +162,6 @@ def _check_folder(out: Path, manifest: Manifest) -> None:
                 f"{out}: it holds a data set with {key} {old[key]} and not {new[key]}: "
                 f"finish it as it was begun ({NAME} tells how), or choose another folder"
             )
-
-
-def write(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
 
 
 Drawn = tuple[list[int], list[Scenario]]
@@ -202,7 +205,7 @@ def _draw_ahead(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard
 
 def make_shard(
     manifest: Manifest, shard: Shard, drawn: Drawn, advance: Advance = lambda steps: None
-) -> Iterator[tuple[str, bytes]]:
+) -> Iterator[File]:
     """Names and contents of a shard's files; the one that says that it is complete comes last."""
     seeds, scenarios = drawn
     recording = play(
@@ -220,8 +223,12 @@ def make_shard(
         return
     names = manifest.trajectory_files(shard)
     yield from zip(names, pack_trajectories(scenes, manifest.engine), strict=True)
-    record = {"seeds": dict(zip(names, seeds, strict=True))}
-    yield shard.file, (json.dumps(record, indent=1) + "\n").encode()
+    yield shard.file, record_seeds(names, seeds)
+
+
+def record_seeds(names: list[str], seeds: list[int]) -> bytes:
+    """What says that a shard of NPZ files is complete."""
+    return (json.dumps({"seeds": dict(zip(names, seeds, strict=True))}, indent=1) + "\n").encode()
 
 
 def pack_trajectories(scenes: Scenes, engine: str) -> Iterator[bytes]:

@@ -45,22 +45,26 @@ def load(
     if manifest is not None and not partial:
         manifest.check_complete(path, split)
     if manifest is None:
-        return Dataset(path, Files(_find_files(path, split)), None, None)
+        members = _find_files(path, split)
+        evaluation = sum(_is_in(member, path, "eval") for member in members)
+        return Dataset(path, Files(members), None, None, evaluation)
     shards = manifest.complete(path, split)
     if not shards:
         raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
+    evaluation = sum(len(shard.episodes) for shard in shards if shard.split == "eval")
     if manifest.format == "scenes":
         scenes = join([read_scenes(path / shard.file) for shard in shards])
-        return Dataset(path, scenes, manifest, engine or manifest.engine)
+        return Dataset(path, scenes, manifest, engine or manifest.engine, evaluation)
     members = [Member(path / name) for shard in shards for name in manifest.trajectory_files(shard)]
-    return Dataset(path, Files(members), manifest, None)
+    return Dataset(path, Files(members), manifest, None, evaluation)
 
 
 def _find_files(path: Path, split: str | None) -> list[Member]:
-    """With a split, the files whose folder or zip file is named after it."""
+    """With a split, the files whose folder or zip file is named after it; those of "eval" are the last."""
     members = find_members(path)
     if split is not None:
         members = [member for member in members if _is_in(member, path, split)]
+    members.sort(key=lambda member: _is_in(member, path, "eval"))
     if not members:
         raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
     return members
@@ -75,9 +79,16 @@ class Dataset:
     """Trajectories of one size. `dataset[i]` is one, as a dictionary of the paper's arrays."""
 
     def __init__(
-        self, path: Path, source: Scenes | Files, manifest: Manifest | None, engine: str | None
+        self,
+        path: Path,
+        source: Scenes | Files,
+        manifest: Manifest | None,
+        engine: str | None,
+        evaluation: int,
     ) -> None:
         self.path, self.manifest = path, manifest
+        self.evaluation = evaluation
+        """How many trajectories, the last ones, are for evaluation."""
         self.scenes = source if isinstance(source, Scenes) else None
         """The scenes, all in memory; None for NPZ files."""
         self._source: Reader | Files = (
