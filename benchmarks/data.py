@@ -20,9 +20,9 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.data.collect import make_manifest
+from memory_maze.data.collection import make_manifest
 from memory_maze.data.command import run_collection
-from memory_maze.data.load import load
+from memory_maze.data.dataset import load
 from memory_maze.files import replacing
 from memory_maze.tasks import TASKS
 

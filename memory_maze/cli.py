@@ -233,7 +233,7 @@ class Collect:
     """Address of a Ray cluster to spread the work over, or "auto"; needs `pip install "memory-maze[ray]"`."""
 
     def run(self) -> None:
-        from memory_maze.data.collect import make_manifest
+        from memory_maze.data.collection import make_manifest
         from memory_maze.data.command import run_collection
 
         manifest = make_manifest(

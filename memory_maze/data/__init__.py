@@ -8,18 +8,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memory_maze.data.collect import collect, make_manifest
-    from memory_maze.data.load import Batches, Dataset, load
+    from memory_maze.data.collection import collect, make_manifest
+    from memory_maze.data.dataset import Batches, Dataset, load
     from memory_maze.data.schema import KEYS, DataError
 
 __all__ = ["KEYS", "Batches", "DataError", "Dataset", "collect", "load", "make_manifest"]
 
 _MODULES = {
-    "collect": "collect",
-    "make_manifest": "collect",
-    "Batches": "load",
-    "Dataset": "load",
-    "load": "load",
+    "collect": "collection",
+    "make_manifest": "collection",
+    "Batches": "dataset",
+    "Dataset": "dataset",
+    "load": "dataset",
     "KEYS": "schema",
     "DataError": "schema",
 }
@@ -29,6 +29,4 @@ def __getattr__(name: str) -> Any:
     """Imports what is used: the command line starts without JAX."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # a submodule of the same name would take its place
-    return value
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

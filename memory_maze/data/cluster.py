@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memory_maze.data.collect import File, Note, describe_maker, draw_scenarios, fill, make_shard
+from memory_maze.data.collection import File, Note, describe_maker, draw_scenarios, fill, make_shard
 from memory_maze.data.manifest import Manifest, Shard
 from memory_maze.engine.single import cache_programs
 from memory_maze.policies import load_policy

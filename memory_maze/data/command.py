@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from memory_maze.data.collect import collect
+from memory_maze.data.collection import collect
 from memory_maze.data.manifest import Manifest, Shard
 
 
@@ -84,7 +84,7 @@ def run_collection(out: Path, manifest: Manifest, console: Console, ray: str | N
 def run_conversion(source: str, out: Path, format: str, console: Console) -> None:
     """Converts what is missing of a data set."""
     from memory_maze.data.convert import convert, plan
-    from memory_maze.data.load import load
+    from memory_maze.data.dataset import load
 
     dataset = load(source)
     manifest = plan(dataset, format)

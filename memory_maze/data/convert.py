@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from memory_maze.data import scenes as scenes_module
-from memory_maze.data.collect import (
+from memory_maze.data.collection import (
     SHARDS,
     File,
     Note,
@@ -22,8 +22,8 @@ from memory_maze.data.collect import (
     pack_trajectories,
     record_seeds,
 )
+from memory_maze.data.dataset import Dataset
 from memory_maze.data.frames import read_frames
-from memory_maze.data.load import Dataset
 from memory_maze.data.manifest import Manifest, Shard
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import DataError

@@ -25,7 +25,7 @@ class Export:
         from rich.console import Console
         from rich.progress import Progress
 
-        from memory_maze.data.load import load
+        from memory_maze.data.dataset import load
         from memory_maze.data.minari import export
 
         console = Console()

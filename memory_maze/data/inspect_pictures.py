@@ -131,8 +131,9 @@ def _draw_block(clip: Clip) -> Any:
     facts = f"reward {figures.rewards[0]:.0f}, {100 * figures.growth[0, -1]:.0f} % of the cells visited"
     draw.text((0, 0), f"{clip.name}: {facts}", fill=_INK, font=_font(_TEXT))
     top = _TEXT + 10
-    block.paste(draw_map(clip, len(clip.positions) - 1, _MAP), (0, top))
-    times = np.linspace(0, len(clip.positions) - 1, VIEWS).astype(int)
+    end = len(clip.positions) - 1
+    block.paste(draw_map(clip, end, end, _MAP), (0, top))
+    times = np.linspace(0, end, VIEWS).astype(int)
     for index, (time, view) in enumerate(zip(times, clip.views(times.tolist()), strict=True)):
         row, column = divmod(index, 4)
         x, y = _MAP + _GAP + column * (_VIEW + 8), top + row * line
@@ -155,8 +156,8 @@ def _draw_legend(sheet: Any, top: int) -> None:
     draw.text((x + 210, top), text, fill=_INK, font=font)
 
 
-def draw_map(clip: Clip, time: int, pixels: int) -> Any:
-    """The maze from above, with the way until `time` and the agent there."""
+def draw_map(clip: Clip, time: int, end: int, pixels: int) -> Any:
+    """The maze from above, with the way until `time` and the agent there; colours reach until `end`."""
     from PIL import Image, ImageDraw
 
     size = clip.tracks.layouts.shape[1]
@@ -170,7 +171,7 @@ def draw_map(clip: Clip, time: int, pixels: int) -> Any:
         _draw_dot(draw, place(x, y), 0.36 * cell, color)
     points = [place(x, y) for x, y in clip.positions[: time + 1]]
     for index in range(time):
-        color = _time_color(index / max(len(clip.positions) - 2, 1))
+        color = _time_color(index / max(end - 1, 1))
         draw.line(points[index : index + 2], fill=color, width=max(int(0.11 * cell), 2))
     _draw_dot(draw, points[0], 0.13 * cell, (255, 255, 255))
     _draw_agent(draw, points[time], clip.tracks.directions[0, time], 0.3 * cell)
@@ -212,7 +213,7 @@ def draw_video(clip: Clip, pixels: int = 448) -> Iterator[np.ndarray]:
     for time, view in zip(times, clip.views(times), strict=True):
         frame = Image.new("RGB", (2 * pixels, pixels + 32), "white")
         frame.paste(Image.fromarray(view).resize((pixels, pixels), Image.Resampling.NEAREST), (0, 0))
-        frame.paste(draw_map(clip, time, pixels), (pixels, 0))
+        frame.paste(draw_map(clip, time, times[-1], pixels), (pixels, 0))
         text = f"{clip.name}   step {time}   reward {rewards[time]:.0f}"
         ImageDraw.Draw(frame).text((8, pixels + 4), text, fill=_INK, font=_font(_TEXT))
         yield np.asarray(frame)

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from memory_maze.adapters.spaces import action_space, observation_space
-from memory_maze.data.load import Dataset
+from memory_maze.data.dataset import Dataset
 from memory_maze.data.npz import Files
 from memory_maze.data.schema import KEYS
 from memory_maze.options import Options
