@@ -6,6 +6,7 @@ import http.server
 import json
 import sys
 import threading
+import time
 import types
 import urllib.parse
 
@@ -63,23 +64,17 @@ class Hub(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files = dict(files)
         self.damaged = {}  # path -> what is sent instead
-        self.cut = None  # path of a file that breaks off, and nothing is answered from then on
+        self.cut = None  # path of a file that breaks off, once
+        self.dies = False  # then, and answers nothing more
         self.is_down = False
-        self.recovers = False  # while the client waits before it tries again
         self.gets = collections.Counter()  # paths of files -> how often they were sent
         self.requests = 0
+        self.queries = collections.Counter()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def rest(self, seconds):
-        if self.recovers:
-            self.recover()
-
-    def recover(self):
-        self.cut, self.is_down = None, False
 
     def close(self):
         self.shutdown()
@@ -117,6 +112,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_file(COMMITS[parts[4]], "/".join(parts[5:]), with_body)
 
     def answer_query(self, repository, kind, revision):
+        self.server.queries[kind] += 1
         if repository == "someone/locked":
             return self.send(403, b"", {"X-Error-Code": "GatedRepo"})
         if repository != REPOSITORY:
@@ -133,11 +129,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         etag = entry["lfs"]["oid"] if "lfs" in entry else entry["oid"]
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": commit}
         content = self.server.damaged.get(path, content)
-        if with_body:
-            self.server.gets[path] += 1
-            if self.server.cut == path:
-                self.server.is_down = True
-        self.send(200, content, headers, with_body, cut=with_body and self.server.cut == path)
+        cut = with_body and self.server.cut == path
+        if cut:
+            self.server.cut, self.server.is_down = None, self.server.dies
+        self.server.gets[path] += with_body
+        self.send(200, content, headers, with_body, cut)
 
     def send_json(self, data):
         self.send(200, json.dumps(data).encode(), {"Content-Type": "application/json"})
@@ -162,7 +158,10 @@ def server(files, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMORY_MAZE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setattr("huggingface_hub.file_download.time", types.SimpleNamespace(sleep=server.rest))
+    # The client waits for seconds before it tries again.
+    patient = types.SimpleNamespace(sleep=lambda seconds: None, time=time.time)
+    monkeypatch.setattr("huggingface_hub.file_download.time", patient)
+    monkeypatch.setattr("huggingface_hub.utils._http.time", patient)
     disable_progress_bars()
     yield server
     server.close()
@@ -201,12 +200,12 @@ def test_folders_and_revisions(server):
 
 @pytest.mark.parametrize("path", ["train-00001.npz", "dataset.json"])
 def test_a_download_that_breaks_off_goes_on_with_the_next_call(server, path):
-    server.cut = path
+    server.cut, server.dies = path, True
     with pytest.raises(OSError, match="could not be fetched") as caught:
         load(NAME)
     assert COMMAND in str(caught.value)
     assert not list(hub.cache_folder("hub").rglob("*.incomplete"))
-    server.recover()
+    server.is_down = False
     before = {name for name in server.files if (root_of(server) / name).exists()}
     server.gets.clear()
     check(load(NAME))
@@ -219,7 +218,7 @@ def root_of(server):
 
 
 def test_a_file_that_breaks_off_is_begun_anew_at_once(server):
-    server.cut, server.recovers = "train-00001.npz", True
+    server.cut = "train-00001.npz"
     check(load(NAME))
     assert server.gets["train-00001.npz"] == 2
 
@@ -265,6 +264,7 @@ def test_one_process_fetches_and_the_others_wait(server):
     for thread in threads:
         thread.join()
     assert results == [root_of(server)] * 4
+    assert server.queries["revision"] == 1
     assert set(server.gets.values()) == {1}
 
 

@@ -176,9 +176,10 @@ def test_files_without_a_manifest(dataset, tmp_path):
     (tmp_path / "files").mkdir()
     for index, stop in enumerate((3, STEPS + 1)):
         arrays = {key: array[:stop] for key, array in dataset[index].items()}
+        arrays["reward"] = np.eye(stop, dtype=np.float32)[2]  # paid for the second action
         (tmp_path / "files" / f"{index}.npz").write_bytes(pack_trajectory(arrays))
     exported = export(load(tmp_path / "files"), NAME)
-    assert [len(episode) for episode in exported] == [2, STEPS]
+    assert [episode.rewards.tolist() for episode in exported] == [[0, 1], [0, 1, 0, 0, 0]]
     assert "algorithm_name" not in exported.storage.metadata
     assert not any("seed" in facts for facts in exported.storage.get_episode_metadata([0, 1]))
     np.testing.assert_array_equal(exported[0].observations, dataset[0]["image"][:3])
