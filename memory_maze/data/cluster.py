@@ -70,7 +70,7 @@ def _receive(result: tuple[dict[str, str], Any], manifest: Manifest) -> list[Fil
     maker, files = result
     if maker != manifest.made_with:
         raise RuntimeError(
-            f"a worker has {maker} and this machine {manifest.made_with}: parts made by different versions or "
-            "devices would differ in their last bits; start the collection on a machine like the workers"
+            f"a worker has {maker} and this machine {manifest.made_with}: parts made by different versions "
+            "or devices would differ in their last bits; start the collection on a machine like the workers"
         )
     return files

@@ -38,7 +38,6 @@ from memory_maze.tasks import CONTROL_FREQ, Task
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
 SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
-_LOCK = ".collecting"
 _STRIDE = 1 << 20  # from a seed to the next one to try
 _TRIES = 4000
 
@@ -136,9 +135,10 @@ def fill(out: Path, manifest: Manifest, make: Make, note: Note) -> None:
 def begin(out: Path, manifest: Manifest) -> Generator[list[Shard]]:
     """Takes hold of a folder for this manifest and tells what is missing; nobody else may write to it."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / _LOCK).open("a") as lock:
+    folder = os.open(out, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RuntimeError(f"{out}: another process is collecting into it") from error
         _check_folder(out, manifest)
@@ -146,13 +146,14 @@ def begin(out: Path, manifest: Manifest) -> Generator[list[Shard]]:
             path.unlink()
         manifest.save(out)
         yield manifest.missing(out)
-        (out / _LOCK).unlink()
+    finally:
+        os.close(folder)
 
 
 def _check_folder(out: Path, manifest: Manifest) -> None:
     before = read_manifest(out)
     if before is None:
-        if others := [path.name for path in out.iterdir() if path.name != _LOCK and not is_temporary(path)]:
+        if others := [path.name for path in out.iterdir() if not is_temporary(path)]:
             raise DataError(f"{out}: there is {others[0]} in it already: choose an empty folder")
         return
     old, new = dataclasses.asdict(before), dataclasses.asdict(manifest)

@@ -7,17 +7,22 @@ npz/train-00000.json       which files are complete, and the seeds of their maze
 
 import dataclasses
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
 from memory_maze.data.schema import DataError
 from memory_maze.files import replacing
-from memory_maze.tasks import Task
+from memory_maze.rollout import ENGINES
+from memory_maze.sampler import MAX_SEED
+from memory_maze.tasks import CONTROL_FREQ, MAX_SECONDS, Task
 
 NAME = "dataset.json"
 FORMAT = "memory-maze-data-1"
 FORMATS = ("scenes", "npz")
 SPLITS = ("train", "eval")
+MAX_EPISODES = 1 << 20
+_MAX_BYTES = 1 << 20  # of the file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +105,9 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest in a folder, if there is one."""
     path = folder / NAME
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
+            raise OSError(f"not a file, or one of more than {_MAX_BYTES:,} bytes")
         text = path.read_text()
     except FileNotFoundError:
         return None
@@ -111,23 +119,32 @@ def read_manifest(folder: Path) -> Manifest | None:
             raise ValueError(f"it is not of the format {FORMAT}")
         manifest = Manifest(**data | {"task": Task(**data["task"])})
         _check(manifest)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not the description of a data set: {error}") from error
     return manifest
 
 
 def _check(manifest: Manifest) -> None:
-    if manifest.format not in FORMATS:
-        raise ValueError(f"no format {manifest.format!r}")
-    numbers: dict[str, tuple[Any, int]] = {
-        "episodes": (manifest.episodes, 1),
-        "evaluation": (manifest.evaluation, 0),
-        "steps": (manifest.steps, 1),
-        "shard": (manifest.shard, 1),
-        "seed": (manifest.seed, 0),
+    for name, choices in (("format", FORMATS), ("engine", ENGINES)):
+        if getattr(manifest, name) not in choices:
+            raise ValueError(f"no {name} {getattr(manifest, name)!r}")
+    numbers: dict[str, tuple[Any, int, int | None]] = {
+        "episodes": (manifest.episodes, 1, MAX_EPISODES),
+        "evaluation": (manifest.evaluation, 0, MAX_EPISODES),
+        "steps": (manifest.steps, 1, int(MAX_SECONDS * CONTROL_FREQ)),
+        "shard": (manifest.shard, 1, None),
+        "seed": (manifest.seed, 0, MAX_SEED),
     }
-    for name, (value, least) in numbers.items():
-        if type(value) is not int or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}: got {value!r}")
+    for field in dataclasses.fields(Task):
+        if field.type is int:
+            numbers[f"task.{field.name}"] = (getattr(manifest.task, field.name), 0, None)
+    for name, (value, least, most) in numbers.items():
+        if type(value) is not int or value < least or (most is not None and value > most):
+            raise ValueError(
+                f"{name} must be an integer of at least {least}, at most {most}: got {value!r:.40}"
+            )
     if manifest.evaluation > manifest.episodes:
         raise ValueError(f"{manifest.evaluation} episodes for evaluation: there are {manifest.episodes}")
+    texts = [manifest.policy, *manifest.made_with.keys(), *manifest.made_with.values()]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("policy and made_with must be text")

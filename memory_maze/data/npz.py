@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.data.archive import LIMIT, Archive, check_member, naming, pack
+from memory_maze.data.archive import LIMIT, Archive, check_member, naming, open_zip, pack
 from memory_maze.data.schema import KEYS, RESET, DataError, check_arrays
 
 _THREADS = 8
@@ -37,9 +37,11 @@ def find_members(path: Path) -> list[Member]:
         members = [Member(file) for file in found]
         zips = sorted(path.rglob("*.zip"))
         return members + [member for file in zips for member in find_members(file)]
-    with naming(str(path)), zipfile.ZipFile(path) as archive:
+    with naming(str(path)), open_zip(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
         names = sorted(check_member(info, str(path)) for info in infos)
+    if twice := [name for name, count in collections.Counter(names).items() if count > 1]:
+        raise DataError(f"{path}: {twice[0]} is in it twice")
     if any(name.endswith(".npy") for name in names):
         return [Member(path)]  # a single trajectory
     return [Member(path, name) for name in names if name.endswith(".npz")]
@@ -72,7 +74,7 @@ class Opener:
     def _unpack(self, path: Path, inner: str) -> bytes:
         with self._lock:
             if path not in self._zips:
-                self._zips[path] = zipfile.ZipFile(path)
+                self._zips[path] = open_zip(path)
             outer = self._zips[path]
         size = outer.getinfo(inner).file_size
         if size > LIMIT:

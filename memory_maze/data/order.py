@@ -80,8 +80,8 @@ class Replay:
         self._rows: list[tuple[int, int]] = []
         if rows is None:
             rng = np.random.default_rng([seed, 0, 1])
-            for _ in range(batch):
-                pick = self._next()
+            for row in range(batch):
+                pick = self._next(row, set())
                 self._rows.append((pick, int(rng.integers(lengths[pick]))))
         else:
             self._rows = [(int(pick), int(start)) for pick, start in rows]
@@ -98,6 +98,7 @@ class Replay:
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         trajectories, times = np.zeros(self._shape, np.int32), np.zeros(self._shape, np.int32)
+        seen = {pick for pick, _ in self._rows}
         for row in range(self._shape[0]):
             filled = 0
             while filled < self._shape[1]:
@@ -106,23 +107,26 @@ class Replay:
                 trajectories[row, filled : filled + count] = self._trajectories[pick]
                 times[row, filled : filled + count] = np.arange(start, start + count)
                 filled += count
-                done = start + count == self._lengths[pick]
-                self._rows[row] = (self._next(), 0) if done else (pick, start + count)
+                self._rows[row] = pick, start + count
+                if start + count == self._lengths[pick]:
+                    self._rows[row] = self._next(row, seen), 0
+                    seen.add(self._rows[row][0])
         return trajectories, times
 
     def _shuffle(self) -> np.ndarray:
         return np.random.default_rng([self._seed, self._epoch]).permutation(len(self._trajectories))
 
-    def _next(self) -> int:
-        """The next in random order that no row is reading."""
-        busy = {pick for pick, _ in self._rows}
+    def _next(self, row: int, seen: set[int]) -> int:
+        """The next in random order that no other row is reading, nor, if possible, has read in this batch."""
+        taken = {pick for other, (pick, _) in enumerate(self._rows) if other != row}
+        taken = seen | taken if len(seen | taken) < len(self._trajectories) else taken
         while True:
             if self._taken == len(self._permutation):
                 self._epoch, self._taken = self._epoch + 1, 0
                 self._permutation = self._shuffle()
             pick = int(self._permutation[self._taken])
             self._taken += 1
-            if pick not in busy or len(self._permutation) <= len(busy):
+            if pick not in taken:
                 return pick
 
 

@@ -152,6 +152,8 @@ def check_scenes(scenes: Scenes, name: str) -> None:
 def _check_shapes(scenes: Scenes, name: str) -> None:
     count, size = scenes.walls.shape
     objects, length = scenes.objects.shape[1], scenes.poses.shape[1]
+    if count < 1:
+        raise DataError(f"{name}: there are no trajectories in it")
     if size % 2 == 0 or not MIN_SIZE <= size <= MAX_SIZE or not 1 <= objects <= MAX_OBJECTS or length < 2:
         raise DataError(
             f"{name}: {size} cells, {objects} objects, {length} elements: there are no such mazes"
@@ -197,6 +199,10 @@ def _check_mazes(scenes: Scenes, name: str) -> None:
     ).any(axis=1)
     if blocked.any():
         raise DataError(f"{name}: an object of trajectory {np.argmax(blocked)} is inside a wall")
+    for key in ("objects", "colors"):
+        same = (np.diff(np.sort(getattr(scenes, key), axis=1), axis=1) == 0).any(axis=1)
+        if same.any():
+            raise DataError(f"{name}: two {key} of trajectory {np.argmax(same)} are the same")
 
 
 def _check_motion(scenes: Scenes, name: str) -> None:
@@ -204,7 +210,7 @@ def _check_motion(scenes: Scenes, name: str) -> None:
     if not np.isfinite(poses).all():
         index, step, _ = np.argwhere(~np.isfinite(poses))[0]
         raise DataError(f"{name}: the pose of trajectory {index} is not finite at step {step}")
-    cells = np.floor(to_cells(poses[..., :2], scenes.size)).astype(int)
+    cells = np.floor(np.clip(to_cells(poses[..., :2], scenes.size), -1, scenes.size)).astype(int)
     outside = ((cells < 0) | (cells >= scenes.size)).any(axis=2)
     row, column = np.clip(cells[..., 1], 0, scenes.size - 1), np.clip(cells[..., 0], 0, scenes.size - 1)
     walls = scenes.walls[np.arange(len(scenes))[:, None], row] >> column.astype(np.uint32) & 1
@@ -218,6 +224,8 @@ def _check_motion(scenes: Scenes, name: str) -> None:
         raise DataError(f"{name}: the agent of trajectory {index} jumps at step {step + 1}")
     if (np.abs(poses[..., 2]) > CELL_METRES).any():
         raise DataError(f"{name}: an agent is not on the ground")
+    if (np.abs(poses[..., 3]) > 2 * np.pi * scenes.length).any():
+        raise DataError(f"{name}: an agent has turned more often than there are steps")
 
 
 def join(parts: Sequence[Scenes]) -> Scenes:

@@ -140,7 +140,12 @@ def _check_targets(arrays: dict[str, np.ndarray], name: str) -> None:
     wrong = np.abs(vectors - arrays["targets_vec"]).max(axis=(1, 2))
     if wrong.max() > 0.01:
         raise DataError(f"{name}: targets_vec does not fit agent_pos and agent_dir at step {wrong.argmax()}")
-    for one, all_of_them in (("target_pos", "targets_pos"), ("target_vec", "targets_vec")):
-        away = np.abs(arrays[all_of_them] - arrays[one][:, None]).max(axis=2).min(axis=1)
-        if away.max() > CLOSE:
-            raise DataError(f"{name}: {one} is none of {all_of_them} at step {away.argmax()}")
+    away = [
+        np.abs(arrays[many] - arrays[one][:, None]).max(axis=2)
+        for one, many in (("target_pos", "targets_pos"), ("target_vec", "targets_vec"))
+    ]
+    for what, distances in zip(("target_pos", "target_vec"), away, strict=True):
+        if (nearest := distances.min(axis=1)).max() > CLOSE:
+            raise DataError(f"{name}: {what} is of no object at step {nearest.argmax()}")
+    if (both := np.maximum(*away).min(axis=1)).max() > CLOSE:
+        raise DataError(f"{name}: target_pos and target_vec are of different objects at step {both.argmax()}")
