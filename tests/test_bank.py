@@ -79,7 +79,7 @@ def test_held_out_layouts_are_never_trained_on(tmp_path):
 def test_workers_make_the_same_bank(tmp_path, monkeypatch):
     monkeypatch.setattr(bank, "_CHUNK", 64)
     one = bank._make(TASKS["11x11"], 200, 0, False, progress=False)
-    monkeypatch.setattr(bank, "_num_cores", lambda: 1)
+    monkeypatch.setattr(bank, "num_cores", lambda: 1)
     alone = bank._make(TASKS["11x11"], 400, 0, False, progress=False)
     np.testing.assert_array_equal(one.walls, alone.walls[:200])
 

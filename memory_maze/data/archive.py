@@ -150,8 +150,8 @@ def _check_ends(file: zipfile.ZipFile) -> None:
     handle, infos = file.fp, file.infolist()
     assert handle is not None
     handle.seek(-_END.size - len(file.comment), os.SEEK_END)
-    magic, *_, count, _, _, _ = _END.unpack(handle.read(_END.size))
-    if magic != b"PK\5\6" or count not in (len(infos), 0xFFFF):
+    magic, _, _, _, count, _, _, comment = _END.unpack(handle.read(_END.size))
+    if (magic, comment) != (b"PK\5\6", len(file.comment)) or count not in (len(infos), 0xFFFF):
         raise zipfile.BadZipFile("its directory is not that at its end")
     if min((info.header_offset for info in infos), default=0) != 0 or any(
         info.header_offset + info.compress_size > file.start_dir for info in infos

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from memory_maze import __version__
+from memory_maze.cores import num_cores
 from memory_maze.data import scenes as scenes_module
 from memory_maze.data.frames import Reader
 from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest
@@ -236,7 +237,7 @@ def pack_trajectories(scenes: Scenes, engine: str) -> Iterator[bytes]:
     """The NPZ files of scenes, one after another, packed by all cores."""
     reader = Reader(scenes, engine)
     times = np.arange(scenes.length)[None]
-    cores = os.cpu_count() or 1
+    cores = num_cores()
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
         waiting: list[Any] = []
         for index in range(len(scenes)):

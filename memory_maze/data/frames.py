@@ -1,5 +1,6 @@
 """Any elements of any trajectories of scenes, pictures included."""
 
+import concurrent.futures
 import dataclasses
 import functools
 from typing import Any
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from memory_maze.cores import num_cores
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
 from memory_maze.engine.env import make_view, render_state
@@ -18,6 +20,7 @@ from memory_maze.options import ACTIONS, Options
 from memory_maze.scenario import CELL_METRES, COLORS
 
 VIEW = make_view(Options())
+FEW = 128  # frames that are not worth dividing
 
 
 @functools.partial(jax.jit, static_argnames="keys")
@@ -105,15 +108,33 @@ class Reader:
         self._scenes = jax.device_put(dataclasses.replace(scenes, poses=scenes.poses.astype(np.float32)))
         self._atlas = load_atlas()
         self._reference = ReferencePictures(scenes) if engine == "mujoco" else None
+        # One program draws with one core.
+        self._cores = num_cores() if jax.default_backend() == "cpu" else 1
+        self._pool = concurrent.futures.ThreadPoolExecutor(self._cores)
 
     def read(self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...]) -> dict[str, Any]:
         """Arrays on the device, of elements that two (B, T) arrays name."""
         trajectories, times = np.asarray(trajectories, np.int32), np.asarray(times, np.int32)
-        if self._reference is None or "image" not in keys:
+        parts = min(self._cores, times.size // FEW)
+        if "image" not in keys or (self._reference is None and parts < 2):
             return read_frames(self._scenes, self._atlas, trajectories, times, keys)
         others = tuple(key for key in keys if key != "image")
         arrays = read_frames(self._scenes, self._atlas, trajectories, times, others)
-        return arrays | {"image": jnp.asarray(self._reference.draw(trajectories, times))}
+        if self._reference is not None:
+            return arrays | {"image": jnp.asarray(self._reference.draw(trajectories, times))}
+        return arrays | {"image": jnp.asarray(self._draw_in_parts(trajectories, times, parts))}
+
+    def _draw_in_parts(self, trajectories: np.ndarray, times: np.ndarray, parts: int) -> np.ndarray:
+        """(B, T, 64, 64, 3) uint8, in as many parts of one size at once."""
+        length = -(-times.size // parts)
+        pieces = np.stack([np.resize(array, parts * length) for array in (trajectories, times)])
+        images = self._pool.map(self._draw_part, *pieces.reshape(2, parts, 1, length))
+        joined = np.concatenate(list(images))
+        return joined[: times.size].reshape(*times.shape, *joined.shape[1:])
+
+    def _draw_part(self, trajectories: np.ndarray, times: np.ndarray) -> np.ndarray:
+        arrays = read_frames(self._scenes, self._atlas, trajectories, times, ("image",))
+        return np.asarray(arrays["image"][0])
 
 
 class ReferencePictures:

@@ -10,7 +10,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -21,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from memory_maze.cores import num_cores
 from memory_maze.files import cache_folder, replacing
 from memory_maze.observation import bit_rows, layout_of
 from memory_maze.sampler import make_generator
@@ -114,7 +114,7 @@ def _make(task: Task, size: int, seed: int, held_out: bool, progress: bool) -> B
     few = size <= 4 * _CHUNK
     with Progress(disable=few or not progress, transient=True) as bar:
         line = bar.add_task(f"making {size:,} layouts of {task.name}", total=size)
-        with _chunks(task, seed, held_out, workers=1 if few else _num_cores()) as made:
+        with _chunks(task, seed, held_out, workers=1 if few else num_cores()) as made:
             for chunk in made:
                 chunks.append(chunk)
                 found += len(chunk)
@@ -122,10 +122,6 @@ def _make(task: Task, size: int, seed: int, held_out: bool, progress: bool) -> B
                 if found >= size:
                     break
     return Bank(*(np.concatenate(parts)[:size] for parts in zip(*map(_arrays, chunks), strict=True)))
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
