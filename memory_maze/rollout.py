@@ -3,8 +3,10 @@
 An episode depends on its scenario, the seed and its number alone, not on those it is played with.
 """
 
+import concurrent.futures
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from memory_maze.cores import num_cores
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, begin_scenarios, make_view, render_state
 from memory_maze.engine.textures import Atlas, load_atlas
@@ -23,6 +26,7 @@ from memory_maze.scenario import COLORS, Scenario
 
 ENGINES = ("jax", "mujoco")
 CHUNK = 50  # steps between two looks at the clock
+PART = 256  # episodes that a CPU's core plays at once
 START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
 
 Advance = Callable[[int], None]  # called with the number of steps that were made
@@ -78,7 +82,30 @@ class Player(NamedTuple):
 def play_jax(
     policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
 ) -> Recording:
-    """All episodes at once on the device."""
+    """All episodes at once on the device; on CPUs in parts of a fixed size, as one program uses one core."""
+    if jax.default_backend() != "cpu" or len(scenarios) <= PART:
+        return _play_part(policy, scenarios, steps, keys, advance)
+    count = -(-len(scenarios) // PART)
+    size = -(-len(scenarios) // count)
+    numbers = np.resize(np.arange(len(scenarios)), count * size).reshape(count, size)
+    lock = threading.Lock()
+
+    def advance_some(made: int) -> None:
+        with lock:
+            advance(made * len(scenarios) // (count * size))
+
+    def play_some(part: np.ndarray) -> Recording:
+        return _play_part(policy, [scenarios[i] for i in part], steps, keys[part], advance_some)
+
+    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
+        parts = list(pool.map(play_some, numbers))
+    return Recording(*(np.concatenate(arrays)[: len(scenarios)] for arrays in zip(*parts, strict=True)))
+
+
+def _play_part(
+    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+) -> Recording:
+    """Episodes by one program."""
     atlas = load_atlas()
     players = _start(policy, begin_scenarios(scenarios))
     chunks = [jax.tree.map(lambda part: part[None], _note(players))]

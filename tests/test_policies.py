@@ -13,8 +13,11 @@ from memory_maze import TASKS, Scenario
 from memory_maze.cli import main
 from memory_maze.engine.env import begin_scenario
 from memory_maze.evaluate import bootstrap, evaluate, summarize
-from memory_maze.policies import geodesic, load_policy
+from memory_maze.observation import layout_of, shortest_path, to_cells
+from memory_maze.policies import explorer, geodesic, load_policy
 from memory_maze.policies.oracle import Oracle
+from memory_maze.rollout import play
+from memory_maze.sampler import Sampler
 
 BENT = """
 #########
@@ -105,6 +108,33 @@ def test_the_oracle_is_near_the_papers_and_the_same_on_both_engines():
         assert report["mean"] > 28
         scores[engine] = np.array(report["scores"])
     assert np.abs(scores["jax"] - scores["mujoco"]).mean() < 2
+
+
+def test_the_explorer_counts_the_cells_of_shortest_ways(bent):
+    walls = bent.maze.walls
+    steps = np.array(explorer.count_steps(walls))
+    layout = np.array([[not is_wall(walls, row, column) for column in range(7)] for row in range(7)], int)
+    for goal in range(49):
+        for row, column in np.argwhere(layout):
+            path = shortest_path(layout, (column, row), (goal % 7, goal // 7))
+            assert steps[goal, row, column] == (len(path) - 1 if path else explorer.UNREACHED)
+    assert (steps[:, layout == 0] == explorer.UNREACHED).all()
+
+
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_the_explorer_visits_the_whole_maze_and_cares_for_no_reward(engine):
+    count = 16 if engine == "jax" else 3
+    scenarios = [Sampler(TASKS["9x9"], seed).sample() for seed in range(count)]
+    recording = play(load_policy("explorer"), scenarios, 1000, engine=engine, seed=2)
+    cells = np.floor(to_cells(recording.poses[..., :2], 9)).astype(int)
+    shares = []
+    for scenario, track in zip(scenarios, cells, strict=True):
+        visited = {(x, y) for x, y in track.tolist()}
+        shares.append(len(visited) / layout_of(scenario).sum())
+        assert sum(layout_of(scenario)[y, x] for x, y in visited) == len(visited)
+    assert np.mean(shares) > 0.8
+    assert 0.3 < recording.rewards.sum(axis=1).mean() < 4
+    assert len(np.unique(recording.actions)) == 6
 
 
 def test_the_random_policy_finds_little_and_differs_by_seed():
