@@ -7,7 +7,7 @@ import time
 import pytest
 
 from memory_maze import TASKS
-from memory_maze.data.collect import collect, make_manifest
+from memory_maze.data.collection import collect, make_manifest
 
 ray = pytest.importorskip("ray")
 
