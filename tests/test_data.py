@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from memory_maze import TASKS, data, make_task
 from memory_maze.cli import main
 from memory_maze.data import DataError
-from memory_maze.data.collection import collect, make_manifest, read_seeds
+from memory_maze.data.collection import collect, make_manifest
 from memory_maze.data.convert import convert, plan, psnr
-from memory_maze.data.manifest import read_manifest
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
 from memory_maze.engine.bank import is_held_out
@@ -133,8 +132,7 @@ def test_scenes_are_small(sets):
 
 def test_a_trajectory_can_be_played_again_from_its_seed(sets):
     dataset = data.load(sets / "scenes")
-    seeds = read_seeds(sets / "npz", read_manifest(sets / "npz"))
-    assert list(seeds.values()) == dataset.scenes.seeds.tolist()
+    assert data.load(sets / "npz").seeds == dataset.seeds == dataset.scenes.seeds.tolist()
     for index in (2, 14):
         trajectory = dataset[index]
         simulation = Simulation("9x9", seed=int(dataset.scenes.seeds[index]), global_observables=True)
@@ -393,6 +391,7 @@ def test_files_become_scenes_that_look_the_same(sets, tmp_path):
     convert(bare, tmp_path / "scenes", plan(bare, "scenes"))
     found, original = data.load(tmp_path / "scenes"), data.load(sets / "scenes")
     assert found.evaluation == 5
+    assert found.seeds == [None] * 15
     for name in ("walls", "rooms", "objects", "colors", "actions", "rewards", "targets", "hidden"):
         np.testing.assert_array_equal(getattr(found.scenes, name), getattr(original.scenes, name), name)
     for index in range(15):

@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
-import itertools
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -246,9 +245,3 @@ def pack_trajectories(scenes: Scenes, engine: str) -> Iterator[bytes]:
             if len(waiting) > 2 * cores:
                 yield waiting.pop(0).result()
         yield from (future.result() for future in waiting)
-
-
-def read_seeds(out: Path, manifest: Manifest) -> dict[str, int]:
-    """The seed of each trajectory's maze in a folder of NPZ files."""
-    records = [json.loads((out / shard.file).read_text())["seeds"] for shard in manifest.shards()]
-    return dict(itertools.chain.from_iterable(record.items() for record in records))

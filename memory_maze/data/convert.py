@@ -25,7 +25,7 @@ from memory_maze.data.collection import (
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.frames import read_frames
 from memory_maze.data.manifest import Manifest, Shard
-from memory_maze.data.scenes import Scenes
+from memory_maze.data.scenes import UNKNOWN_SEED, Scenes
 from memory_maze.data.schema import DataError
 from memory_maze.engine.single import cache_programs
 from memory_maze.engine.textures import load_atlas
@@ -33,7 +33,6 @@ from memory_maze.observation import bit_rows
 from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, find_rooms
 from memory_maze.tasks import CONTROL_FREQ, make_task
 
-UNKNOWN_SEED = 2**32 - 1
 REST = -0.000367  # metres: the height of a ball that stands
 BLOCKS = 9
 _FIRST_LOOK = 32  # pictures of a trajectory
@@ -55,7 +54,10 @@ def convert_shard(dataset: Dataset, manifest: Manifest, shard: Shard) -> Iterato
     """Names and contents of a shard's files in the other format; the one that completes it comes last."""
     indices = np.arange(len(dataset))[shard.episodes.start : shard.episodes.stop]
     if manifest.format == "scenes":
-        parts = [scene_of(dataset[index], f"{dataset.path}: trajectory {index}") for index in indices]
+        parts = [
+            scene_of(dataset[index], f"{dataset.path}: trajectory {index}", dataset.seeds[index])
+            for index in indices
+        ]
         yield shard.file, scenes_module.to_bytes(scenes_module.join(parts))
         return
     assert dataset.scenes is not None
@@ -99,7 +101,7 @@ def plan(dataset: Dataset, format: str) -> Manifest:
     )
 
 
-def scene_of(arrays: dict[str, np.ndarray], name: str) -> Scenes:
+def scene_of(arrays: dict[str, np.ndarray], name: str, seed: int | None = None) -> Scenes:
     """One trajectory of NPZ arrays as a scene."""
     layout = np.asarray(arrays["maze_layout"][0])
     size = len(layout)
@@ -110,7 +112,7 @@ def scene_of(arrays: dict[str, np.ndarray], name: str) -> Scenes:
     away = np.abs(arrays["targets_pos"] - arrays["target_pos"][:, None]).sum(axis=2)
     targets = away.argmin(axis=1).astype(np.uint8)
     scene = Scenes(
-        seeds=np.array([UNKNOWN_SEED], np.uint32),
+        seeds=np.array([UNKNOWN_SEED if seed is None else seed], np.uint32),
         walls=bit_rows(layout == 0)[None],
         rooms=bit_rows(rooms)[None],
         textures=np.zeros((1, BLOCKS), np.uint8),

@@ -4,7 +4,7 @@ import atexit
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,10 @@ import jax
 import numpy as np
 
 from memory_maze.data.frames import Reader
-from memory_maze.data.manifest import Manifest, read_manifest
+from memory_maze.data.manifest import Manifest, Shard, read_manifest, read_record
 from memory_maze.data.npz import Files, Member, find_members
 from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
-from memory_maze.data.scenes import Scenes, join, read_scenes
+from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
 
 Arrays = Literal["numpy", "jax", "dlpack"]
@@ -47,16 +47,28 @@ def load(
     if manifest is None:
         members = _find_files(path, split)
         evaluation = sum(_is_in(member, path, "eval") for member in members)
-        return Dataset(path, Files(members), None, None, evaluation)
+        return Dataset(path, Files(members), evaluation=evaluation)
     shards = manifest.complete(path, split)
     if not shards:
         raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
     evaluation = sum(len(shard.episodes) for shard in shards if shard.split == "eval")
     if manifest.format == "scenes":
-        scenes = join([read_scenes(path / shard.file) for shard in shards])
-        return Dataset(path, scenes, manifest, engine or manifest.engine, evaluation)
+        scenes = join([_read_shard(path, manifest, shard) for shard in shards])
+        return Dataset(path, scenes, manifest, engine=engine or manifest.engine, evaluation=evaluation)
     members = [Member(path / name) for shard in shards for name in manifest.trajectory_files(shard)]
-    return Dataset(path, Files(members), manifest, None, evaluation)
+    seeds = [seed for shard in shards for seed in read_record(path / shard.file).values()]
+    return Dataset(path, Files(members), manifest, evaluation=evaluation, seeds=seeds)
+
+
+def _read_shard(path: Path, manifest: Manifest, shard: Shard) -> Scenes:
+    scenes = read_scenes(path / shard.file)
+    found = len(scenes), scenes.size, scenes.objects.shape[1], scenes.length
+    wanted = len(shard.episodes), manifest.task.size, manifest.task.objects, manifest.steps + 1
+    if found != wanted:
+        raise DataError(
+            f"{path / shard.file}: trajectories, size, objects and elements are {found} and not {wanted}"
+        )
+    return scenes
 
 
 def _find_files(path: Path, split: str | None) -> list[Member]:
@@ -82,23 +94,26 @@ class Dataset:
         self,
         path: Path,
         source: Scenes | Files,
-        manifest: Manifest | None,
-        engine: str | None,
-        evaluation: int,
+        manifest: Manifest | None = None,
+        *,
+        engine: str = "jax",
+        evaluation: int = 0,
+        seeds: Sequence[int | None] | None = None,
     ) -> None:
         self.path, self.manifest = path, manifest
         self.evaluation = evaluation
         """How many trajectories, the last ones, are for evaluation."""
         self.scenes = source if isinstance(source, Scenes) else None
         """The scenes, all in memory; None for NPZ files."""
-        self._source: Reader | Files = (
-            Reader(source, engine or "jax") if isinstance(source, Scenes) else source
-        )
+        self._source: Reader | Files = source if isinstance(source, Files) else Reader(source, engine)
         if isinstance(source, Scenes):
             self.lengths = np.full(len(source), source.length)
             self.size, self.objects = source.size, source.objects.shape[1]
+            seeds = [None if seed == UNKNOWN_SEED else seed for seed in source.seeds.tolist()]
         else:
             self.lengths, self.size, self.objects = source.lengths, source.size, source.objects
+        self.seeds = list(seeds or [None] * len(self.lengths))
+        """Of the mazes, as for `reset(seed=...)`; None where it is not known."""
 
     def __len__(self) -> int:
         return len(self.lengths)

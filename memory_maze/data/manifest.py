@@ -148,3 +148,14 @@ def _check(manifest: Manifest) -> None:
     texts = [manifest.policy, *manifest.made_with.keys(), *manifest.made_with.values()]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("policy and made_with must be text")
+
+
+def read_record(path: Path) -> dict[str, int]:
+    """What completes a shard of NPZ files: the seeds of their mazes."""
+    try:
+        seeds = json.loads(path.read_text())["seeds"]
+        if not all(type(seed) is int for seed in seeds.values()):
+            raise ValueError("seeds are integers")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path}: not the record of a shard: {error}") from error
+    return seeds

@@ -6,7 +6,6 @@ step, and never terminates.
 
 import contextlib
 import fcntl
-import json
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from importlib import metadata
@@ -19,7 +18,6 @@ from gymnasium.envs.registration import EnvSpec
 
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.data.dataset import Dataset
-from memory_maze.data.npz import Files
 from memory_maze.data.schema import KEYS
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
@@ -155,10 +153,9 @@ def _describe(dataset: Dataset, name: str) -> dict[str, Any]:
 def _make_episodes(
     dataset: Dataset, observations: Observations, advance: Callable[[int], None]
 ) -> Iterator["EpisodeBuffer"]:
-    seeds = _find_seeds(dataset)
     for index in range(len(dataset)):
         keys = ("image", "action", "reward") if observations == "image" else tuple(KEYS)
-        yield _make_episode(dataset.read(index, keys=keys), seeds[index])
+        yield _make_episode(dataset.read(index, keys=keys), dataset.seeds[index])
         advance(int(dataset.lengths[index]) - 1)
 
 
@@ -177,17 +174,3 @@ def _make_episode(arrays: dict[str, Any], seed: int | None) -> "EpisodeBuffer":
         terminations=np.zeros_like(truncations),
         truncations=truncations,
     )
-
-
-def _find_seeds(dataset: Dataset) -> list[int | None]:
-    """The seeds of the mazes as for `reset(seed=...)`, where they are known."""
-    if dataset.scenes is not None:
-        return dataset.scenes.seeds.tolist()
-    source, manifest = dataset._source, dataset.manifest
-    if manifest is None or not isinstance(source, Files):
-        return [None] * len(dataset)
-    seeds: dict[str, int] = {}
-    for shard in manifest.complete(dataset.path):
-        seeds |= json.loads((dataset.path / shard.file).read_text())["seeds"]
-    names = [member.path.relative_to(dataset.path).as_posix() for member in source.members]
-    return [seeds.get(name) for name in names]

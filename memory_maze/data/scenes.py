@@ -22,6 +22,8 @@ from memory_maze.rollout import Recording
 from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, Scenario, find_rooms
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
 
+UNKNOWN_SEED = 2**32 - 1
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Scenes:
     Cells are numbered row by row from the bottom left: N * row + column.
     """
 
-    seeds: Any  # (n,) uint32: of the mazes, as for `reset(seed=...)`
+    seeds: Any  # (n,) uint32: of the mazes, as for `reset(seed=...)`, or UNKNOWN_SEED
     walls: Any  # (n, N) uint32: bit c of row r is wall; row 0 is the bottom row
     rooms: Any  # (n, N) uint32: likewise, room floors
     textures: Any  # (n, 9) uint8: index into scenario.WALL_TEXTURES, by 3x3 blocks of the grid
