@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from memory_maze.evaluate import PAPER
@@ -106,7 +107,9 @@ def equivalence_table(report: dict) -> str:
 
 def policy_table(report: dict) -> str:
     """Mean scores of policies on both engines."""
-    columns = [(policy, engine) for policy in ("oracle", "random") for engine in ("jax", "mujoco")]
+    columns = [
+        (policy, engine) for policy in ("oracle", "explorer", "random") for engine in ("jax", "mujoco")
+    ]
     columns = [column for column in columns if any(_key(column, task) in report for task in TASKS)]
     titles = [f"{policy}, {engine}" for policy, engine in columns]
     lines = [f"| mean score | paper's oracle | {' | '.join(titles)} |", "|---" * (2 + len(titles)) + "|"]
@@ -126,6 +129,64 @@ def _key(column: tuple[str, str], task: str) -> str:
     return f"{policy} {task} {engine}"
 
 
+def explorer_table(report: dict) -> str:
+    """What is in the explorer's data, beside the paper's."""
+    tasks = report["tasks"]
+    lines = [f"| | {' | '.join(tasks)} |", "|---" * (1 + len(tasks)) + "|"]
+
+    def add(title: str, cell: Callable[[dict], str]) -> None:
+        lines.append(f"| {title} | {' | '.join(cell(figures) for figures in tasks.values())} |")
+
+    def baseline(key: str, form: str) -> Callable[[dict], str]:
+        def cell(figures: dict) -> str:
+            found = figures["constant_baseline"]
+            paper = f" ({form.format(found['paper'][key])})" if "paper" in found else ""
+            return form.format(found[key]) + paper
+
+        return cell
+
+    add("constant baseline, walls (paper)", baseline("walls_percent", "{:.1f} %"))
+    add("constant baseline, objects (paper)", baseline("objects_squared_error", "{:.1f}"))
+    add("reward of a trajectory", lambda figures: f"{figures['reward']['mean']:.2f}")
+    add("free cells visited", lambda figures: f"{100 * figures['visited_share']['mean']:.0f} %")
+    add("cells entered again", lambda figures: f"{figures['revisits']['mean']:.0f}")
+    add("cells walked", lambda figures: f"{figures['distance_cells']['mean']:.0f}")
+    some = next(iter(tasks.values()))["constant_baseline"]
+    counts = f"{some['trained_on']:,} trajectories for training, {some['scored_on']:,} for evaluation"
+    return "\n".join(lines) + f"\n\n{counts}, 1,000 steps each, {report['date'][:10]}."
+
+
+def data_table(report: dict) -> str:
+    """Collecting and reading data sets."""
+    config = report["config"]
+    rows: list[tuple[str, Callable[[dict], float], str]] = [
+        (
+            f"scenes of {config['episodes']:,} x {config['steps']:,} steps: s",
+            lambda f: f["scenes"]["seconds"],
+            ",.0f",
+        ),
+        ("steps/s", lambda f: f["scenes"]["steps_per_second"], ",.0f"),
+        ("MB", lambda f: f["scenes"]["bytes"] / 1e6, ",.0f"),
+        ("NPZ files: steps/s", lambda f: f["npz"]["steps_per_second"], ",.0f"),
+        ("bytes a step", lambda f: f["npz"]["bytes_per_step"], ",.0f"),
+        ("reading windows from scenes: frames/s", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
+        ("from NPZ files", lambda f: f["npz"]["windows_per_second"], ",.0f"),
+        ("from NPZ files by `np.load`", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
+        ("replay from scenes: frames/s", lambda f: f["scenes"]["replay_per_second"], ",.0f"),
+        ("from NPZ files", lambda f: f["npz"]["replay_per_second"], ",.0f"),
+    ]
+    tasks = report["tasks"]
+    lines = [f"| | {' | '.join(tasks)} |", "|---" * (1 + len(tasks)) + "|"]
+    for title, figure, form in rows:
+        lines.append(f"| {title} | {' | '.join(format(figure(f), form) for f in tasks.values())} |")
+    hardware = report["hardware"]
+    where = f"{hardware['cores']} cores ({hardware['cpu']})"
+    if report["device"] != "cpu":
+        where = f"one {report['device']}"
+    batch = f"{config['batch']} x {config['time']}"
+    return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; batches of {batch} frames."
+
+
 TABLES = {
     "results/reference.json": reference_table,
     "results/throughput-cpu.json": throughput_table,
@@ -133,6 +194,9 @@ TABLES = {
     "results/start.json": start_table,
     "results/policies.json": policy_table,
     "results/equivalence.json": equivalence_table,
+    "results/explorer.json": explorer_table,
+    "results/data-cpu.json": data_table,
+    "results/data-gpu.json": data_table,
 }
 
 

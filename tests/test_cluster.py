@@ -7,7 +7,7 @@ import time
 import pytest
 
 from memory_maze import TASKS
-from memory_maze.data.collection import collect, make_manifest
+from memory_maze.data.collection import make_manifest, make_missing
 
 ray = pytest.importorskip("ray")
 
@@ -62,6 +62,6 @@ def test_a_cluster_that_loses_a_node_makes_the_same_files(nodes, tmp_path, monke
     assert process.returncode == 0, process.stdout.read().decode()
     assert killed
     manifest = make_manifest(TASKS["9x9"], policy="wandering:wander", **JOB)
-    collect(tmp_path / "alone", manifest)
+    make_missing(tmp_path / "alone", manifest)
     assert content(out) == content(tmp_path / "alone")
     assert len(content(out)) == 7  # six shards and the manifest

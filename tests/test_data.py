@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from memory_maze import TASKS, data, make_task
 from memory_maze.cli import main
 from memory_maze.data import DataError
-from memory_maze.data.collection import collect, make_manifest
+from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.convert import convert, plan, psnr
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
@@ -58,7 +58,7 @@ def sets(tmp_path_factory):
     """The same trajectories in both formats."""
     folder = tmp_path_factory.mktemp("sets")
     for format in ("scenes", "npz"):
-        collect(folder / format, make_manifest(TASKS["9x9"], format=format, **JOB))
+        make_missing(folder / format, make_manifest(TASKS["9x9"], format=format, **JOB))
     return folder
 
 
@@ -76,7 +76,7 @@ def assert_same(first, second):
 def test_pictures_are_those_that_were_seen(engine, tmp_path):
     policy = "tests.test_data:Beholder"
     manifest = make_manifest(TASKS["9x9"], 5, steps=40, policy=policy, engine=engine, evaluation=0, shard=5)
-    collect(tmp_path, manifest)
+    make_missing(tmp_path, manifest)
     dataset = data.load(tmp_path)
     for index, trajectory in enumerate(dataset):
         seen = decide(trajectory["image"][:-1])
@@ -165,7 +165,7 @@ def test_an_interrupted_collection_goes_on(sets, tmp_path):
     with pytest.raises(DataError, match=r"1 of 3 parts are missing, the first is train-00001.json"):
         data.load(tmp_path / "npz")
     assert len(data.load(tmp_path / "npz", partial=True)) == 10
-    collect(tmp_path / "npz", make_manifest(TASKS["9x9"], format="npz", **JOB))
+    make_missing(tmp_path / "npz", make_manifest(TASKS["9x9"], format="npz", **JOB))
     assert content(tmp_path / "npz") == content(sets / "npz")
     assert (tmp_path / "npz" / "train" / "000000.npz").stat().st_mtime_ns == kept
 
@@ -195,10 +195,10 @@ def test_killed_at_ten_random_moments_it_is_the_same(tmp_path):
 def test_what_cannot_be_collected_is_said_in_a_line(sets, tmp_path, capsys):
     manifest = make_manifest(TASKS["9x9"], format="npz", **JOB)
     with pytest.raises(DataError, match="holds a data set with seed 0 and not 7"):
-        collect(sets / "npz", dataclasses.replace(manifest, seed=7))
+        make_missing(sets / "npz", dataclasses.replace(manifest, seed=7))
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match=r"notes.txt in it already"):
-        collect(tmp_path, manifest)
+        make_missing(tmp_path, manifest)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     for arguments, words in (
         (["--episodes", "0"], "0 episodes"),
@@ -230,7 +230,7 @@ def test_any_size_and_any_function(tmp_path):
     manifest = make_manifest(
         make_task(7, objects=2), 3, steps=10, policy="tests.test_data:turn_left", evaluation=1
     )
-    collect(tmp_path, manifest)
+    make_missing(tmp_path, manifest)
     dataset = data.load(tmp_path)
     assert (dataset.size, dataset.objects, len(dataset)) == (7, 2, 3)
     assert (dataset.scenes.actions == 2).all()

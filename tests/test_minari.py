@@ -12,7 +12,8 @@ import pytest
 import tyro
 
 from memory_maze import TASKS
-from memory_maze.data import KEYS, collect, load, make_manifest
+from memory_maze.data import KEYS, load
+from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.export_command import Export
 from memory_maze.data.minari import export
 from memory_maze.data.npz import pack_trajectory
@@ -27,7 +28,7 @@ def dataset(request, tmp_path_factory):
     manifest = make_manifest(
         TASKS["9x9"], 3, steps=STEPS, policy="random", format=request.param, evaluation=1, shard=2, seed=7
     )
-    collect(folder, manifest)
+    make_missing(folder, manifest)
     return load(folder)
 
 

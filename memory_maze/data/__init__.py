@@ -1,6 +1,7 @@
 """Data sets: collect them, load them, train on them.
 
 >>> from memory_maze import data
+>>> data.collect("folder", "9x9", episodes=30_000)
 >>> dataset = data.load("folder", "train")
 """
 
@@ -8,15 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memory_maze.data.collection import collect, make_manifest
+    from memory_maze.data.collection import collect
     from memory_maze.data.dataset import Batches, Dataset, load
     from memory_maze.data.schema import KEYS, DataError
 
-__all__ = ["KEYS", "Batches", "DataError", "Dataset", "collect", "load", "make_manifest"]
+__all__ = ["KEYS", "Batches", "DataError", "Dataset", "collect", "load"]
 
 _MODULES = {
     "collect": "collection",
-    "make_manifest": "collection",
     "Batches": "dataset",
     "Dataset": "dataset",
     "load": "dataset",

@@ -33,7 +33,7 @@ from memory_maze.policies import load_policy
 from memory_maze.rollout import ENGINES, Advance, play
 from memory_maze.sampler import MAX_SEED, Sampler, check_seed
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import CONTROL_FREQ, Task
+from memory_maze.tasks import CONTROL_FREQ, Task, get_task
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
@@ -93,7 +93,12 @@ def describe_maker(engine: str) -> dict[str, str]:
     return {"memory-maze": __version__} | versions | {"device": jax.default_backend()}
 
 
-def collect(
+def collect(out: str | Path, task: str | Task = "9x9", episodes: int = 30_000, **settings: Any) -> None:
+    """Collects a data set into a folder, or finishes one; settings are those of `make_manifest`."""
+    make_missing(Path(out), make_manifest(get_task(task), episodes, **settings))
+
+
+def make_missing(
     out: Path,
     manifest: Manifest,
     *,

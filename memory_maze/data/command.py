@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from memory_maze.data.collection import collect
+from memory_maze.data.collection import make_missing
 from memory_maze.data.manifest import Manifest, Shard
 
 
@@ -73,7 +73,7 @@ def run_collection(out: Path, manifest: Manifest, console: Console, ray: str | N
     """Collects what is missing of a data set."""
     with show_bar(f"{manifest.policy} in {manifest.task.name}", manifest, console) as bar:
         if ray is None:
-            collect(out, manifest, note=bar.note, advance=bar.advance)
+            make_missing(out, manifest, note=bar.note, advance=bar.advance)
         else:
             from memory_maze.data.cluster import collect_on_ray
 
