@@ -94,7 +94,14 @@ def measure(config: Config, task: str, folder: Path) -> dict[str, Any]:
 
 def collect(config: Config, task: str, folder: Path, format: str, episodes: int) -> dict[str, Any]:
     began = time.perf_counter()
-    manifest = make_manifest(TASKS[task], episodes, steps=config.steps, format=format, seed=config.seed)
+    manifest = make_manifest(
+        TASKS[task],
+        episodes,
+        steps=config.steps,
+        format=format,
+        seed=config.seed,
+        evaluation=None if format == "scenes" else 0,
+    )
     run_collection(folder, manifest, console, None)
     seconds = time.perf_counter() - began
     steps = episodes * config.steps
