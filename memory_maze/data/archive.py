@@ -3,7 +3,6 @@
 Whatever is wrong with a file is a `DataError` with the file's name.
 """
 
-import ast
 import contextlib
 import io
 import math
@@ -11,7 +10,6 @@ import os
 import re
 import stat
 import struct
-import tokenize
 import zipfile
 import zlib
 from collections.abc import Generator
@@ -25,7 +23,12 @@ LIMIT = 4 << 30  # bytes that a file may hold, unpacked
 _HEADER_LIMIT = 4096
 _BLOCK = 1 << 20
 _END = struct.Struct("<4s4H2LH")  # of a zip file
-_NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")  # never objects, which would be executed
+# As NumPy writes it, of numbers alone: objects would be executed. Python's own parser is no match for
+# hostile text.
+_HEADER = re.compile(
+    r"\{\s*'descr':\s*'([<>|][biuf][0-9]{1,2})',\s*'fortran_order':\s*(True|False),\s*"
+    r"'shape':\s*\(((?:[0-9]+,\s*)*|(?:[0-9]+,\s*)+[0-9]+)\),?\s*\}\s*"
+)
 COMPRESSION = 4  # of 9: half the time of the usual 6, files are 5 % larger
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -37,11 +40,9 @@ _DAMAGE = (
     TypeError,
     NotImplementedError,
     RuntimeError,
-    SyntaxError,
     MemoryError,
     OverflowError,
     struct.error,
-    tokenize.TokenError,
     UnicodeError,
 )
 
@@ -206,15 +207,12 @@ def _read_header(handle: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:
     size = int.from_bytes(_read_all(handle, prefix), "little")
     if size > _HEADER_LIMIT:
         raise ValueError(f"a header of {size:,} bytes")
-    header = ast.literal_eval(_read_all(handle, size).decode("latin1").strip())
-    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
-        raise ValueError("not the header of an array")
-    shape, descr = header["shape"], header["descr"]
-    if not isinstance(descr, str) or not _NUMBERS.fullmatch(descr):
-        raise ValueError(f"arrays of type {descr!r:.40} are not read")
-    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
-        raise ValueError(f"shape {shape!r:.40}")
-    if header["fortran_order"] is not False and len(shape) > 1:
+    header = _HEADER.fullmatch(_read_all(handle, size).decode("latin1"))
+    if header is None:
+        raise ValueError("its header is not that of an array of numbers")
+    descr, fortran, sides = header.groups()
+    shape = tuple(int(side) for side in sides.split(",") if side.strip())
+    if fortran == "True" and len(shape) > 1:
         raise ValueError("arrays in Fortran order are not read")
     return shape, np.dtype(descr), 8 + prefix + size
 
