@@ -41,11 +41,13 @@ env.reset()
 
 
 def test_there_are_examples():
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 6
 
 
 @pytest.mark.parametrize(
-    "code", [*SNIPPETS, PUBLISHED], ids=["gymnasium", "dm_env", "scenario", "vector", "batch", "published"]
+    "code",
+    [*SNIPPETS, PUBLISHED],
+    ids=["gymnasium", "dm_env", "scenario", "vector", "batch", "data", "published"],
 )
 def test_examples_run(code, tmp_path):
     result = subprocess.run(
@@ -53,6 +55,14 @@ def test_examples_run(code, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
+
+
+def test_examples_of_data_sets_run(tmp_path):
+    text = (ROOT / "docs" / "data.md").read_text()
+    snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(snippets) == 3
+    make = 'from memory_maze import data\ndata.collect("data/9x9", "9x9", 32, steps=60, evaluation=0)\n'
+    test_examples_run(make + "\n".join(snippets), tmp_path)
 
 
 def test_links_and_pictures_exist():
