@@ -22,6 +22,7 @@ from memory_maze.data.manifest import NAME, read_manifest
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import to_bytes
 from memory_maze.data.schema import KEYS, DataError
+from memory_maze.scenario import CELL_METRES
 
 SCENES = make_scenes([1, 2])
 ARRAYS = make_arrays(SCENES)
@@ -205,9 +206,10 @@ def in_wall(arrays):
 
 
 def jump(arrays):
-    shift = np.array([0, 2], np.float32)
-    arrays["agent_pos"] = arrays["agent_pos"].copy()
-    arrays["agent_pos"][-1] += shift
+    """Everything fits, but that the agent was elsewhere before."""
+    scenes = make_scenes([1, 2])
+    scenes.poses[0, 10:, 1] += 4 * CELL_METRES
+    arrays.update(make_arrays(scenes))
 
 
 CONTRADICTIONS = {
@@ -513,7 +515,8 @@ def test_wrong_fields_of_the_directory(folder, what, key):
         arrays = read_file(folder / BAD)  # the last entry: there is nothing behind it
         assert all(np.array_equal(arrays[name], ARRAYS[name]) for name in KEYS)
         return
-    refuse(folder)
+    problem = refuse(folder)
+    assert "encrypted" not in what or "is encrypted" in problem
     with pytest.raises(DataError, match=BAD):
         read_file(folder / BAD)
 
@@ -664,6 +667,13 @@ def test_some_gigabytes_are_over_the_limit(folder, keys, at_most):
         assert "the limit is" in refuse(folder) or len(keys) == 1
 
 
+def test_a_header_that_is_a_bomb(folder, at_most):
+    header = "{" + " " * ZEROS + "}"
+    rewrite(folder / BAD, [("reward.npy", npy(version=b"\2\0", header=header, data=b""))])
+    with at_most(8 << 20), pytest.raises(DataError, match="a header of"):
+        read_file(folder / BAD)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_bombs_of_other_compressions(folder, method, at_most):
     rewrite(folder / BAD, [("reward.npy", bytes(ZEROS // 2))], method)
@@ -795,7 +805,6 @@ MANIFESTS = {
     "deep": "[" * 100_000,
     "not text": b"\xff\xfe\x00\x01",
     "a byte order mark": b"\xef\xbb\xbf{}",
-    "enormous": " " * (2 << 20) + "{}",
 }
 CHANGES = {
     "another format": {"dataset": "memory-maze-data-9"},
@@ -850,6 +859,7 @@ TASK_CHANGES = {
 def damaged_manifests():
     sound = json.loads(json.dumps({"dataset": "memory-maze-data-1"} | describe_dict()))
     yield from MANIFESTS.items()
+    yield "enormous", json.dumps(sound) + " " * (2 << 20)
     for what, change in CHANGES.items():
         yield what, json.dumps(sound | change)
     for what, change in TASK_CHANGES.items():
