@@ -24,7 +24,6 @@ from memory_maze.files import replacing
 from memory_maze.tasks import TASKS
 
 console = Console()
-GROWTH = 50  # steps between two figures of how much was visited
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +69,6 @@ def measure(config: Config, task: str) -> dict[str, Any]:
         config.images.mkdir(parents=True, exist_ok=True)
         for kind in ("sheet", "visits"):
             shutil.copy(folder / "pictures" / f"{kind}.png", config.images / f"explorer-{task}-{kind}.png")
-    figures["visited_share_growth"] = figures["visited_share_growth"][::GROWTH]
     return {key: value for key, value in figures.items() if key not in ("path", "problems", "remarks")}
 
 
