@@ -111,12 +111,12 @@ def draw_sheet(clips: Sequence[Clip]) -> np.ndarray:
     width, height = blocks[0].size
     columns = min(2, len(blocks))
     rows = -(-len(blocks) // columns)
-    size = (_GAP + columns * (width + _GAP), rows * (height + _GAP) + 2 * _GAP + _TEXT + _GAP)
+    size = (_GAP + columns * (width + _GAP), rows * (height + _GAP) + 2 * _TEXT + 3 * _GAP)
     sheet = Image.new("RGB", size, "white")
     for index, block in enumerate(blocks):
         row, column = divmod(index, columns)
         sheet.paste(block, (_GAP + column * (width + _GAP), _GAP + row * (height + _GAP)))
-    _draw_legend(sheet, size[1] - _TEXT - 2 * _GAP)
+    _draw_legend(sheet, size[1] - 2 * _TEXT - 2 * _GAP)
     return np.asarray(sheet)
 
 
@@ -152,8 +152,9 @@ def _draw_legend(sheet: Any, top: int) -> None:
     x += int(draw.textlength("path: first step", font=font)) + 10
     for shift in range(200):
         draw.line([(x + shift, top + 4), (x + shift, top + _TEXT)], fill=_time_color(shift / 199))
-    text = "last step.   Large dots: objects.   Small white dot: the start.   Triangle: the end."
-    draw.text((x + 210, top), text, fill=_INK, font=font)
+    draw.text((x + 210, top), "last step", fill=_INK, font=font)
+    text = "large dots: objects (grey: never asked for); small white dot: the start; triangle: the end"
+    draw.text((_GAP, top + _TEXT + 8), text, fill=_INK, font=font)
 
 
 def draw_map(clip: Clip, time: int, end: int, pixels: int) -> Any:
@@ -162,6 +163,7 @@ def draw_map(clip: Clip, time: int, end: int, pixels: int) -> Any:
 
     size = clip.tracks.layouts.shape[1]
     cell = pixels * _FINE / (size + 2)
+    mark = max(cell, pixels * _FINE / 12)  # lines and the agent are as thick in large mazes
     image = Image.new("RGB", (pixels * _FINE, pixels * _FINE), _WALL)
     draw = ImageDraw.Draw(image)
     place = lambda x, y: ((x + 1) * cell, (size + 1 - y) * cell)  # noqa: E731
@@ -172,9 +174,9 @@ def draw_map(clip: Clip, time: int, end: int, pixels: int) -> Any:
     points = [place(x, y) for x, y in clip.positions[: time + 1]]
     for index in range(time):
         color = _time_color(index / max(end - 1, 1))
-        draw.line(points[index : index + 2], fill=color, width=max(int(0.11 * cell), 2))
-    _draw_dot(draw, points[0], 0.13 * cell, (255, 255, 255))
-    _draw_agent(draw, points[time], clip.tracks.directions[0, time], 0.3 * cell)
+        draw.line(points[index : index + 2], fill=color, width=int(0.11 * mark))
+    _draw_dot(draw, points[0], 0.14 * mark, (255, 255, 255))
+    _draw_agent(draw, points[time], clip.tracks.directions[0, time], 0.3 * mark)
     return image.resize((pixels, pixels), Image.Resampling.BOX)
 
 
@@ -231,7 +233,7 @@ def draw_visits(path: Path, figures: Figures) -> None:
     top = int(figures.rewards.max())
     width = max(1, -(-(top + 1) // 40))
     rewards.hist(figures.rewards, bins=(np.arange(0, top + 2 * width, width) - 0.5).tolist(), **with_style)
-    rewards.set(xlabel="reward of a trajectory", ylabel="trajectories")
+    rewards.set(xlabel="reward of a trajectory", ylabel="trajectories", xlim=(-0.6, max(top, 3) + 0.6))
     same = figures.lengths.min() == figures.lengths.max()
     times = np.linspace(0, figures.lengths[0] - 1 if same else 100, POINTS)
     low, middle, high = 100 * np.percentile(figures.growth, [10, 50, 90], axis=0)
@@ -246,6 +248,6 @@ def draw_visits(path: Path, figures: Figures) -> None:
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_size(15)
         axes.xaxis.labelpad = axes.yaxis.labelpad = 8
-    for axes in (visited, rewards):
-        axes.yaxis.get_major_locator().set_params(integer=True)
+    for axis in (visited.yaxis, rewards.yaxis, rewards.xaxis):
+        axis.get_major_locator().set_params(integer=True)
     figure.savefig(path, format="png")
