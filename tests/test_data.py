@@ -392,6 +392,7 @@ def test_files_become_scenes_that_look_the_same(sets, tmp_path):
     found, original = data.load(tmp_path / "scenes"), data.load(sets / "scenes")
     assert found.evaluation == 5
     assert found.seeds == [None] * 15
+    assert main(["inspect", str(tmp_path / "scenes")]) is None  # sound
     for name in ("walls", "rooms", "objects", "colors", "actions", "rewards", "targets", "hidden"):
         np.testing.assert_array_equal(getattr(found.scenes, name), getattr(original.scenes, name), name)
     for index in range(15):

@@ -24,7 +24,7 @@ from memory_maze.data.collection import (
 )
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.frames import read_frames
-from memory_maze.data.manifest import Manifest, Shard
+from memory_maze.data.manifest import CONVERTED, Manifest, Shard
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes
 from memory_maze.data.schema import DataError
 from memory_maze.engine.single import cache_programs
@@ -97,7 +97,7 @@ def plan(dataset: Dataset, format: str) -> Manifest:
         format=format,
         engine="jax",
         shard=SHARDS["npz", "jax"],
-        made_with=describe_maker("jax") | {"converted from": "NPZ files"},
+        made_with=describe_maker("jax") | {CONVERTED: "NPZ files"},
     )
 
 

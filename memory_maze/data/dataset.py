@@ -55,9 +55,11 @@ def load(
     if manifest.format == "scenes":
         scenes = join([_read_shard(path, manifest, shard) for shard in shards])
         return Dataset(path, scenes, manifest, engine=engine or manifest.engine, evaluation=evaluation)
-    members = [Member(path / name) for shard in shards for name in manifest.trajectory_files(shard)]
-    seeds = [seed for shard in shards for seed in read_record(path / shard.file).values()]
-    return Dataset(path, Files(members), manifest, evaluation=evaluation, seeds=seeds)
+    seeds: dict[str, int] = {}
+    for shard in shards:
+        seeds |= read_record(path / shard.file, manifest.trajectory_files(shard))
+    members = [Member(path / name) for name in seeds]
+    return Dataset(path, Files(members), manifest, evaluation=evaluation, seeds=[*seeds.values()])
 
 
 def _read_shard(path: Path, manifest: Manifest, shard: Shard) -> Scenes:

@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.data.manifest import NAME, SPLITS, Manifest, Shard, read_manifest
+from memory_maze.data.manifest import CONVERTED, NAME, SPLITS, Manifest, Shard, read_manifest, read_record
 from memory_maze.data.npz import Member, Opener, find_members
-from memory_maze.data.scenes import Scenes, read_scenes
+from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, read_scenes
 from memory_maze.data.schema import DataError, check_arrays, check_trajectory
 from memory_maze.data.tracks import (
     Figures,
@@ -25,7 +24,6 @@ from memory_maze.data.tracks import (
     tracks_of_scenes,
 )
 from memory_maze.files import is_temporary
-from memory_maze.sampler import MAX_SEED
 
 ALL = "all"  # the split of trajectories that belong to none
 _FORMATS = {"scenes": "scenes", "npz": "NPZ files"}
@@ -194,7 +192,7 @@ def _find_shard(found: Inspection, manifest: Manifest, shard: Shard) -> None:
         return
     names = manifest.trajectory_files(shard)
     try:
-        found.seeds += [(str(found.path / name), seed) for name, seed in _read_record(path, names).items()]
+        found.seeds += [(str(found.path / name), seed) for name, seed in read_record(path, names).items()]
     except DataError as error:
         found.problems.append(str(error))
     for file in (found.path / name for name in names):
@@ -202,20 +200,6 @@ def _find_shard(found: Inspection, manifest: Manifest, shard: Shard) -> None:
             found.parts.append(Part(Member(file), shard.split, manifest))
         else:
             found.problems.append(f"{file}: missing")
-
-
-def _read_record(path: Path, names: list[str]) -> dict[str, int]:
-    """The seeds of a shard of NPZ files."""
-    try:
-        record = json.loads(path.read_text())
-        seeds = record["seeds"]
-        if list(seeds) != names:
-            raise ValueError(f"it does not name {names[0]} to {names[-1]}")
-        if not all(type(seed) is int and 0 <= seed <= MAX_SEED for seed in seeds.values()):
-            raise ValueError("seeds are integers")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not the list of a part's seeds: {error}") from error
-    return seeds
 
 
 def _find_unexpected(found: Inspection, manifest: Manifest) -> None:
@@ -289,7 +273,7 @@ def _check_manifest(part: Part, tracks: Tracks) -> None:
 def _check_seeds(found: Inspection) -> None:
     owners: dict[int, str] = {}
     for name, seed in found.seeds:
-        if seed in owners:
+        if seed in owners and seed != UNKNOWN_SEED:
             found.problems.append(f"{name}: the seed {seed} is also in {owners[seed]}")
         owners.setdefault(seed, name)
 
@@ -306,4 +290,5 @@ def _check_splits(found: Inspection) -> None:
     for layout, (part, index) in zip(layouts, found.places, strict=True):
         if part.split == "eval" and layout.tobytes() in train:
             text = f"{part.member.name}: the layout of trajectory {index} is in the split train, too"
-            (found.remarks if found.manifest is None else found.problems).append(text)
+            ours = found.manifest is not None and CONVERTED not in found.manifest.made_with
+            (found.problems if ours else found.remarks).append(text)

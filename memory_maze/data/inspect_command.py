@@ -19,8 +19,8 @@ _SHOWN = 20  # of the problems; all are in the JSON file
 class Inspect:
     """Check every file of a data set and show what is in it; exits with 1 if anything is wrong."""
 
-    path: tyro.conf.Positional[Path]
-    """A folder of scenes or NPZ files, a zip file of NPZ files, or a single NPZ file."""
+    path: tyro.conf.Positional[str]
+    """A folder of scenes or NPZ files, a zip file of NPZ files, a single NPZ file, or hub:owner/name."""
     json: Path | None = None
     """File for the figures and everything that is wrong."""
     out: Path | None = None
@@ -28,12 +28,14 @@ class Inspect:
     needs no extras and no program to be compiled. Needs `pip install "memory-maze[video,plots]"`."""
 
     def run(self) -> None:
+        from memory_maze.data import hub
         from memory_maze.data.inspect import inspect
         from memory_maze.data.schema import DataError
         from memory_maze.files import replacing
 
         if self.out is not None:
             _require_extras()
+        source = hub.fetch(self.path) if hub.is_name(self.path) else Path(self.path)
         with Progress(
             *Progress.get_default_columns()[:2],
             MofNCompleteColumn(),
@@ -43,7 +45,7 @@ class Inspect:
             transient=True,
         ) as progress:
             bar = progress.add_task("checking", total=None)
-            found = inspect(self.path, lambda done, total: progress.update(bar, completed=done, total=total))
+            found = inspect(source, lambda done, total: progress.update(bar, completed=done, total=total))
         report = found.report()
         if found.figures is not None:
             console.print(make_table(report))

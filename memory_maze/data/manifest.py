@@ -21,6 +21,7 @@ NAME = "dataset.json"
 FORMAT = "memory-maze-data-1"
 FORMATS = ("scenes", "npz")
 SPLITS = ("train", "eval")
+CONVERTED = "converted from"  # in `made_with`, of data sets that were made elsewhere
 MAX_EPISODES = 1 << 20
 _MAX_BYTES = 1 << 20  # of the file
 
@@ -150,12 +151,14 @@ def _check(manifest: Manifest) -> None:
         raise ValueError("policy and made_with must be text")
 
 
-def read_record(path: Path) -> dict[str, int]:
+def read_record(path: Path, names: list[str]) -> dict[str, int]:
     """What completes a shard of NPZ files: the seeds of their mazes."""
     try:
         seeds = json.loads(path.read_text())["seeds"]
-        if not all(type(seed) is int for seed in seeds.values()):
+        if list(seeds) != names:
+            raise ValueError(f"it does not name {names[0]} to {names[-1]}")
+        if not all(type(seed) is int and 0 <= seed <= MAX_SEED for seed in seeds.values()):
             raise ValueError("seeds are integers")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{path}: not the record of a shard: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: not the list of a part's seeds: {error}") from error
     return seeds
