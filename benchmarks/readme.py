@@ -169,11 +169,11 @@ def data_table(report: dict) -> str:
         ("MB", lambda f: f["scenes"]["bytes"] / 1e6, ",.0f"),
         ("NPZ files: steps/s", lambda f: f["npz"]["steps_per_second"], ",.0f"),
         ("bytes a step", lambda f: f["npz"]["bytes_per_step"], ",.0f"),
-        ("reading windows from scenes: frames/s", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
-        ("from NPZ files", lambda f: f["npz"]["windows_per_second"], ",.0f"),
-        ("from NPZ files by `np.load`", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
+        ("random windows from scenes: frames/s", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
+        ("random windows from NPZ files", lambda f: f["npz"]["windows_per_second"], ",.0f"),
+        ("random windows by `np.load` alone", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
         ("replay from scenes: frames/s", lambda f: f["scenes"]["replay_per_second"], ",.0f"),
-        ("from NPZ files", lambda f: f["npz"]["replay_per_second"], ",.0f"),
+        ("replay from NPZ files", lambda f: f["npz"]["replay_per_second"], ",.0f"),
     ]
     tasks = report["tasks"]
     lines = [f"| | {' | '.join(tasks)} |", "|---" * (1 + len(tasks)) + "|"]
