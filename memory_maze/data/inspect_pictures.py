@@ -241,7 +241,7 @@ def draw_visits(path: Path, figures: Figures) -> None:
     growth.plot(times, middle, color="#2a6f97", linewidth=2.5, label="median trajectory")
     growth.set(xlabel="step" if same else "part of the trajectory (%)", ylabel="free cells visited (%)")
     growth.set(xlim=(0, times[-1]), ylim=(0, 100))
-    growth.legend(fontsize=13, loc="upper left", frameon=False)
+    growth.legend(fontsize=13, loc="lower right", frameon=False)
     for axes in (visited, rewards, growth):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=13)
