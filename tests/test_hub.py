@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from memory_maze import TASKS
-from memory_maze.data import DataError, hub, load, make_manifest, scenes
+from memory_maze.data import DataError, hub, load, scenes
+from memory_maze.data.collection import make_manifest
 
 REPOSITORY = "someone/mazes"
 NAME = f"hub:{REPOSITORY}"
