@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import jax
 import numpy as np
 import tyro
 from machine import ROOT, describe_run
+from readme import data_table
 from rich.console import Console
-from rich.table import Table
 
 from memory_maze.data.collection import make_manifest
 from memory_maze.data.command import run_collection
@@ -73,7 +73,7 @@ def main(config: Config) -> None:
     finally:
         if config.folder is None:
             shutil.rmtree(folder)
-    print_report(report)
+    console.print(data_table(report))
 
 
 def measure(config: Config, task: str, folder: Path) -> dict[str, Any]:
@@ -138,26 +138,6 @@ def read_plainly(config: Config, paths: list[Path]) -> Iterator[dict[str, np.nda
             start = rng.integers(len(arrays["image"]) - config.time + 1)
             rows.append({key: array[start : start + config.time] for key, array in arrays.items()})
         yield {key: np.stack([row[key] for row in rows]) for key in rows[0]}
-
-
-def print_report(report: dict[str, Any]) -> None:
-    rows: list[tuple[str, Callable[[dict[str, Any]], float], str]] = [
-        ("scenes: trajectories", lambda f: f["scenes"]["episodes"], ",.0f"),
-        ("scenes: seconds to collect", lambda f: f["scenes"]["seconds"], ",.1f"),
-        ("scenes: steps/s", lambda f: f["scenes"]["steps_per_second"], ",.0f"),
-        ("scenes: MB", lambda f: f["scenes"]["bytes"] / 1e6, ",.1f"),
-        ("NPZ: steps/s", lambda f: f["npz"]["steps_per_second"], ",.0f"),
-        ("NPZ: bytes a step", lambda f: f["npz"]["bytes_per_step"], ",.0f"),
-        ("random windows, frames/s: scenes", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
-        ("NPZ", lambda f: f["npz"]["windows_per_second"], ",.0f"),
-        ("NPZ by np.load", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
-        ("replay, frames/s: scenes", lambda f: f["scenes"]["replay_per_second"], ",.0f"),
-        ("NPZ", lambda f: f["npz"]["replay_per_second"], ",.0f"),
-    ]
-    table = Table("", *report["tasks"])
-    for name, figure, style in rows:
-        table.add_row(name, *(format(figure(figures), style) for figures in report["tasks"].values()))
-    console.print(table)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,24 @@
 """In which order training sequences are read: random windows, or whole trajectories one after another."""
 
-from typing import Any, Protocol
+import abc
+from typing import Any, ClassVar
 
 import numpy as np
 
 
-class Order(Protocol):
-    """Says which elements come next. `position` is plain data, from which it goes on."""
+class Order(abc.ABC):
+    """Says which elements come next.
 
-    @property
-    def position(self) -> dict[str, Any]: ...
+    Args:
+        trajectories: (n,) int: the numbers of those that are read.
+        lengths: (n,) int: how many elements they have.
+        batch: Sequences in a batch, B.
+        time: Elements of each, T.
+        seed: Of all that is drawn.
+        position: Of an order like this one, to go on from there.
+    """
 
-    def draw(self) -> tuple[np.ndarray, np.ndarray]:
-        """Two (B, T) int32 arrays: trajectories, and elements of them in time."""
-        ...
-
-
-class Windows:
-    """Windows of any trajectories, all as likely; the k-th batch depends on the seed and k alone."""
-
-    kind = "windows"
+    kind: ClassVar[str]
 
     def __init__(
         self,
@@ -32,13 +31,42 @@ class Windows:
     ) -> None:
         self._trajectories, self._lengths = trajectories, lengths
         self._shape, self._seed = (batch, time), seed
-        if (shortest := lengths.min()) < time:
-            raise ValueError(f"windows of {time} elements: the shortest trajectory has {shortest}")
-        self._batches = int(check_position(self, position, "batches", 0))
+        mine = self._describe()
+        theirs = mine if position is None else {key: position.get(key) for key in mine}
+        if theirs != mine:
+            raise ValueError(f"the position is of another order: {theirs} and not {mine}")
+        self._begin(position)
+
+    def _describe(self) -> dict[str, Any]:
+        return {"order": self.kind, "seed": self._seed, "shape": list(self._shape)}
+
+    @abc.abstractmethod
+    def _begin(self, position: dict[str, Any] | None) -> None:
+        """Goes to a position, or to the start."""
+
+    @property
+    @abc.abstractmethod
+    def position(self) -> dict[str, Any]:
+        """Plain data, from which it goes on."""
+
+    @abc.abstractmethod
+    def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two (B, T) int32 arrays: trajectories, and elements of them in time."""
+
+
+class Windows(Order):
+    """Windows of any trajectories, all as likely; the k-th batch depends on the seed and k alone."""
+
+    kind = "windows"
+
+    def _begin(self, position: dict[str, Any] | None) -> None:
+        if (shortest := self._lengths.min()) < self._shape[1]:
+            raise ValueError(f"windows of {self._shape[1]} elements: the shortest trajectory has {shortest}")
+        self._batches = 0 if position is None else int(position["batches"])
 
     @property
     def position(self) -> dict[str, Any]:
-        return {"order": self.kind, "seed": self._seed, "shape": list(self._shape), "batches": self._batches}
+        return self._describe() | {"batches": self._batches}
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         batch, time = self._shape
@@ -52,7 +80,7 @@ class Windows:
         )
 
 
-class Replay:
+class Replay(Order):
     """Whole trajectories in order, as truncated backpropagation through time needs them.
 
     Each row of a batch goes on where it stopped in the batch before, and from the end of a trajectory to
@@ -61,40 +89,25 @@ class Replay:
 
     kind = "replay"
 
-    def __init__(
-        self,
-        trajectories: np.ndarray,
-        lengths: np.ndarray,
-        batch: int,
-        time: int,
-        seed: int,
-        position: dict[str, Any] | None = None,
-    ) -> None:
-        self._trajectories, self._lengths = trajectories, lengths
-        self._shape, self._seed = (batch, time), seed
-        if len(trajectories) < batch:
-            raise ValueError(f"{batch} different trajectories a batch: there are {len(trajectories)}")
-        self._epoch, self._taken = check_position(self, position, "next", [0, 0])
-        rows = check_position(self, position, "rows", None)
+    def _begin(self, position: dict[str, Any] | None) -> None:
+        batch, count = self._shape[0], len(self._trajectories)
+        if count < batch:
+            raise ValueError(f"{batch} different trajectories a batch: there are {count}")
+        self._epoch, self._taken = (0, 0) if position is None else position["next"]
         self._permutation = self._shuffle()
         self._rows: list[tuple[int, int]] = []
-        if rows is None:
-            rng = np.random.default_rng([seed, 0, 1])
-            for row in range(batch):
-                pick = self._next(row, set())
-                self._rows.append((pick, int(rng.integers(lengths[pick]))))
-        else:
-            self._rows = [(int(pick), int(start)) for pick, start in rows]
+        if position is not None:
+            self._rows = [(int(pick), int(start)) for pick, start in position["rows"]]
+            return
+        rng = np.random.default_rng([self._seed, 0, 1])
+        for row in range(batch):
+            pick = self._next(row, set())
+            self._rows.append((pick, int(rng.integers(self._lengths[pick]))))
 
     @property
     def position(self) -> dict[str, Any]:
-        return {
-            "order": self.kind,
-            "seed": self._seed,
-            "shape": list(self._shape),
-            "next": [self._epoch, self._taken],
-            "rows": [list(row) for row in self._rows],
-        }
+        rows = [list(row) for row in self._rows]
+        return self._describe() | {"next": [self._epoch, self._taken], "rows": rows}
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         trajectories, times = np.zeros(self._shape, np.int32), np.zeros(self._shape, np.int32)
@@ -131,17 +144,6 @@ class Replay:
 
 
 ORDERS = {"windows": Windows, "replay": Replay}
-
-
-def check_position(order: Any, position: dict[str, Any] | None, key: str, start: Any) -> Any:
-    """A part of a saved position, if it is one of this order."""
-    if position is None:
-        return start
-    mine = {"order": order.kind, "seed": order._seed, "shape": list(order._shape)}
-    theirs = {name: position.get(name) for name in mine}
-    if theirs != mine or key not in position:
-        raise ValueError(f"the position is of another order: {theirs} and not {mine}")
-    return position[key]
 
 
 def split_between(count: int, part: tuple[int, int]) -> np.ndarray:
