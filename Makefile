@@ -13,8 +13,9 @@ demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
 	$(BIN)/memory-maze demo --out demo
 
+# Two files of tests at a time.
 test: lint newest
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow

@@ -18,6 +18,7 @@ from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task, parse_task
+from memory_maze.training.command import Train
 
 console = Console()
 
@@ -158,7 +159,7 @@ class Evaluate:
     """Play whole episodes with a policy and report its score."""
 
     policy: tyro.conf.Positional[str]
-    """oracle, explorer, random, or your own as module:name."""
+    """oracle, explorer, random, your own as module:name, or the folder of a trained agent."""
     task: str = "9x9"
     """Which task."""
     episodes: int = 100
@@ -309,6 +310,7 @@ Command = (
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]

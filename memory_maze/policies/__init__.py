@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -73,9 +74,14 @@ def load_policy(name: str) -> Policy:
         from memory_maze.policies.random import Random
 
         return Random()
+    if os.path.isdir(name):
+        return _load_agent(Path(name))
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise ValueError(f"no policy {name!r}: there are {', '.join(POLICIES)}, and your own as module:name")
+        raise ValueError(
+            f"no policy {name!r}: there are {', '.join(POLICIES)}, your own as module:name, and folders of "
+            "trained agents"
+        )
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a command's path lacks the folder that it is called in
     try:
@@ -91,3 +97,15 @@ def load_policy(name: str) -> Policy:
             "start(state) and act(memory, state, key)"
         )
     return policy
+
+
+def _load_agent(folder: Path) -> Policy:
+    """A trained agent; the same one each time, for a program is compiled for it."""
+    try:
+        from memory_maze.agents.impala import Agent
+        from memory_maze.training.run import load_network
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'trained agents need {error.name}: pip install "memory-maze[train]"', name=error.name
+        ) from error
+    return Agent(load_network(folder)[0])

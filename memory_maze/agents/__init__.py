@@ -1,0 +1,1 @@
+"""Agents that learn to play."""

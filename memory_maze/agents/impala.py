@@ -1,0 +1,200 @@
+"""IMPALA (Espeholt et al. 2018) as in the paper's online benchmark: V-trace, a ResNet and an LSTM."""
+
+import dataclasses
+import typing
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from memory_maze.agents.returns import vtrace
+from memory_maze.models.cores import Carry, Core, make_core
+from memory_maze.models.nets import Linear, ResNet
+from memory_maze.options import ACTIONS
+from memory_maze.policies import Sight
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Values of the paper's table of hyper-parameters, where it has them."""
+
+    environments: int = 128
+    """Mazes that are played at once."""
+    sequences: int = 32
+    """Sequences in a gradient step."""
+    length: int = 100
+    """Actions in a sequence."""
+    discount: float = 0.99
+    """Of rewards, for each action."""
+    decay: float = 0.95
+    """Lambda of the value targets."""
+    entropy: float = 0.001
+    """Scale of the entropy bonus."""
+    value_cost: float = 0.5
+    """Scale of the value loss."""
+    learning_rate: float = 2e-4
+    """Adam's step size."""
+    epsilon: float = 1e-7
+    """Adam's epsilon."""
+    max_gradient: float = 40.0
+    """Norm at which gradients are clipped."""
+    core: str = "lstm"
+    """What remembers: lstm, gru or none."""
+    core_size: int = 256
+    """Size of its output."""
+    forget_every: int | None = None
+    """Empty the memory every so many steps, for comparison."""
+    channels: tuple[int, ...] = (16, 32, 32)
+    """Of the ResNet's stages."""
+    features: int = 256
+    """Size of the ResNet's output."""
+    mixed_precision: bool = True
+    """Convolutions in bfloat16."""
+
+    def __post_init__(self) -> None:
+        if self.environments % self.sequences:
+            raise ValueError(
+                f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
+            )
+
+
+PRESETS = {
+    "paper": Config(),
+    "fast": Config(environments=1024, sequences=256, length=50, learning_rate=4e-4),
+    "small": Config(
+        environments=64,
+        sequences=32,
+        length=32,
+        channels=(8, 16, 16),
+        features=128,
+        core_size=128,
+        learning_rate=1e-3,
+        entropy=0.003,
+        mixed_precision=False,
+    ),
+    "debug": Config(
+        environments=4,
+        sequences=2,
+        length=4,
+        channels=(4, 4, 4),
+        features=8,
+        core_size=8,
+        mixed_precision=False,
+    ),
+}
+
+
+class Network(eqx.Module):
+    """What the agent is: of one maze."""
+
+    torso: ResNet
+    core: Core
+    policy: Linear
+    value: Linear
+
+    def __init__(self, key: jax.Array, config: Config) -> None:
+        torso_key, core_key, policy_key, value_key = jax.random.split(key, 4)
+        dtype = jnp.bfloat16 if config.mixed_precision else jnp.float32
+        self.torso = ResNet(torso_key, config.features, config.channels, dtype)
+        inputs = config.features + len(ACTIONS) + 1
+        self.core = make_core(config.core, core_key, inputs, config.core_size, config.forget_every)
+        self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)
+        self.value = Linear(value_key, config.core_size, 1, scale=0.1)
+
+    def step(self, carry: Carry, sight: Sight) -> tuple[Carry, jax.Array]:
+        """The carry and the logits of the actions."""
+        carry, hidden = self.core(carry, self.perceive(sight), sight.first)
+        return carry, self.policy(hidden)
+
+    def unroll(self, carry: Carry, sights: Sight) -> tuple[jax.Array, jax.Array]:
+        """Logits (T, 6) and values (T,) of (T, ...) sights."""
+        _, hidden = self.core.unroll(carry, jax.vmap(self.perceive)(sights), sights.first)
+        return self.policy(hidden), self.value(hidden)[:, 0]
+
+    def perceive(self, sight: Sight) -> jax.Array:
+        """What the memory is told."""
+        action = jax.nn.one_hot(sight.action, len(ACTIONS)) * ~sight.first
+        return jnp.concatenate([self.torso(sight.image), action, jnp.clip(sight.reward, -1, 1)[None]])
+
+
+class Sequence(NamedTuple):
+    """What happened, T + 1 sights and T actions; with a leading or second axis of B mazes."""
+
+    carry: Carry  # before the first sight
+    sights: Sight  # (T + 1, ...)
+    actions: jax.Array  # (T,) int32
+    logits: jax.Array  # (T, 6) float32, when they were taken
+
+
+_AXES = Sequence(*typing.cast(Any, (0, 1, 1, 1)))
+
+
+class Losses(NamedTuple):
+    """Of a sequence, or their means."""
+
+    total: jax.Array
+    policy: jax.Array
+    value: jax.Array
+    entropy: jax.Array
+
+
+def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
+    """Of one sequence."""
+    logits, values = network.unroll(sequence.carry, sequence.sights)
+    now = jax.nn.log_softmax(logits[:-1])
+    log_now = jnp.take_along_axis(now, sequence.actions[:, None], 1)[:, 0]
+    log_then = jnp.take_along_axis(jax.nn.log_softmax(sequence.logits), sequence.actions[:, None], 1)[:, 0]
+    # The action before a new episode begins does nothing: nothing follows from it.
+    counts = 1.0 - sequence.sights.first[1:]
+    result = vtrace(
+        jax.lax.stop_gradient(values),
+        sequence.sights.reward[1:] * counts,
+        config.discount * counts,
+        jnp.exp(jax.lax.stop_gradient(log_now) - log_then),
+        config.decay,
+    )
+    policy = -(log_now * result.advantages * counts).mean()
+    value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
+    entropy = -((jnp.exp(now) * now).sum(axis=1) * counts).mean()
+    total = policy + config.value_cost * value - config.entropy * entropy
+    return Losses(total, policy, value, entropy)
+
+
+def make_optimizer(config: Config) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_gradient), optax.adam(config.learning_rate, eps=config.epsilon)
+    )
+
+
+def update(
+    network: Network, optimizer_state: Any, batch: Sequence, config: Config
+) -> tuple[Network, Any, dict[str, jax.Array]]:
+    """One gradient step on sequences with their axis B second, and first in the carry."""
+
+    def mean_loss(network: Network) -> tuple[jax.Array, Losses]:
+        losses = jax.vmap(loss, in_axes=(None, _AXES, None))(network, batch, config)
+        losses = jax.tree.map(jnp.mean, losses)
+        return losses.total, losses
+
+    gradients, losses = eqx.filter_grad(mean_loss, has_aux=True)(network)
+    changes, optimizer_state = make_optimizer(config).update(gradients, optimizer_state)
+    network = eqx.apply_updates(network, changes)
+    metrics = {f"loss_{name}": value for name, value in losses._asdict().items()}
+    return network, optimizer_state, metrics | {"gradient_norm": optax.tree.norm(gradients)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Agent:
+    """A trained network as a policy, for evaluation and for data sets."""
+
+    network: Network
+    sees_pictures = True
+
+    def start(self, state: Any) -> Carry:
+        return self.network.core.initial()
+
+    def act(self, memory: Carry, state: Sight, key: jax.Array) -> tuple[jax.Array, Carry]:
+        memory, logits = self.network.step(memory, state)
+        return jax.random.categorical(key, logits), memory

@@ -1,0 +1,1 @@
+"""Networks: what agents and sequence models are made of."""

@@ -1,0 +1,117 @@
+"""Runs and agents on disk: orbax for everything that a run needs to go on, safetensors for the weights."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from safetensors.numpy import load_file, save_file
+
+from memory_maze.files import replacing
+
+WEIGHTS, CONFIG = "agent.safetensors", "config.json"
+_KEPT = 2  # checkpoints
+
+
+class Checkpoints:
+    """The checkpoints of a run, the last ones of which are kept."""
+
+    def __init__(self, folder: Path) -> None:
+        options = ocp.CheckpointManagerOptions(max_to_keep=_KEPT)
+        self._manager = ocp.CheckpointManager(folder.resolve(), options=options)
+
+    @property
+    def latest(self) -> int | None:
+        """The step of the last one, if there is one."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, tree: Any) -> None:
+        """Writes all arrays, whole or not at all."""
+        if step != self.latest:
+            self._manager.save(step, args=ocp.args.StandardSave(to_arrays(tree)))
+            self._manager.wait_until_finished()
+
+    def restore(self, template: Any) -> Any:
+        """The last one, as a tree like the template."""
+        wanted = to_arrays(template)
+        arrays = self._manager.restore(self.latest, args=ocp.args.StandardRestore(wanted))
+        return from_arrays(dict(arrays), template)
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+def to_arrays(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree, or their descriptions, by name; keys as the numbers that they are.
+
+    Empty ones are left out: orbax does not take them.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, _is_array))
+    return {_name(path): _plain(leaf) for path, leaf in leaves if math.prod(leaf.shape)}
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def from_arrays(arrays: dict[str, Any], template: Any) -> Any:
+    """A tree like the template with these arrays."""
+    dynamic, static = eqx.partition(template, _is_array)
+
+    def take(path: Any, leaf: Any) -> jax.Array:
+        name = _name(path)
+        if not math.prod(leaf.shape):
+            return jnp.zeros(leaf.shape, leaf.dtype)
+        if name not in arrays:
+            raise ValueError(f"the file lacks {name}: it is of another network")
+        array = jnp.asarray(arrays[name])
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(array)
+        if array.shape != leaf.shape:
+            raise ValueError(f"{name} has shape {array.shape} and not {leaf.shape}: it is of another network")
+        return array.astype(leaf.dtype)
+
+    return eqx.combine(jax.tree_util.tree_map_with_path(take, dynamic), static)
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(leaf: Any) -> Any:
+    if not _is_key(leaf):
+        return leaf
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.eval_shape(jax.random.key_data, leaf)
+    return jax.random.key_data(leaf)
+
+
+def save_agent(folder: Path, network: Any, config: dict[str, Any]) -> None:
+    """The weights and what is needed to use them."""
+    arrays = {name: np.asarray(array) for name, array in to_arrays(network).items()}
+    with replacing(folder / WEIGHTS) as path:
+        save_file(arrays, path)
+    with replacing(folder / CONFIG) as path:
+        path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What `save_agent` wrote beside the weights."""
+    try:
+        return json.loads((folder / CONFIG).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder}: no run or agent: {error}") from error
+
+
+def load_weights(folder: Path, template: Any) -> Any:
+    """A network like the template with the weights of a folder."""
+    return from_arrays(load_file(folder / WEIGHTS), template)

@@ -1,0 +1,125 @@
+"""The command `memory-maze train`."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train an agent; run it again to go on, also for more steps than before."""
+
+    algorithm: tyro.conf.Positional[Literal["impala"]]
+    """Which agent."""
+    out: Path
+    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights."""
+    task: str = "9x9"
+    """Which task."""
+    preset: Literal["paper", "fast", "small", "debug"] = "paper"
+    """Values to start from: the paper's, fast ones for a GPU, small ones for a CPU, tiny ones for tests."""
+    set: tuple[str, ...] = ()
+    """Other values, as name=value: --set learning_rate=1e-3 core=gru."""
+    steps: int = 100_000_000
+    """Actions in all mazes together."""
+    seed: int = 0
+    """Seed of the network, the mazes and the actions."""
+    layouts: int | None = None
+    """How many layouts to train in; by default enough for 100 million steps."""
+    save_every: float = 300.0
+    """Seconds between two checkpoints."""
+    log_every: float = 10.0
+    """Seconds between two lines of metrics."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from memory_maze.tasks import get_task
+
+        get_task(self.task)
+        try:
+            from memory_maze.agents.impala import PRESETS
+            from memory_maze.training.run import Run, train
+        except ModuleNotFoundError as error:
+            remedy = 'pip install "memory-maze[train]"'
+            raise ModuleNotFoundError(f"training needs {error.name}: {remedy}", name=error.name) from error
+        run = Run(
+            self.task,
+            override(PRESETS[self.preset], self.set),
+            steps=self.steps,
+            seed=self.seed,
+            layouts=self.layouts,
+            log_every=self.log_every,
+            save_every=self.save_every,
+        )
+        console = Console()
+        with _Progress(console, run.steps, f"impala in {self.task}") as show:
+            train(run, self.out, show)
+        console.print(f"trained: {self.out}", soft_wrap=True)
+        console.print(f"to play it: memory-maze evaluate {self.out} --task {self.task}", soft_wrap=True)
+
+
+def override(config: Any, settings: tuple[str, ...]) -> Any:
+    """A dataclass with some values changed, each given as name=value."""
+    changes: dict[str, Any] = {}
+    known = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"no value {setting!r}: give name=value, where names are {', '.join(known)}")
+        changes[name] = _parse(name, text, known[name])
+    return dataclasses.replace(config, **changes)
+
+
+def _parse(name: str, text: str, before: Any) -> Any:
+    """A value of the type that it had."""
+    if isinstance(before, str):
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{name}={text} is neither a number, true, false, null nor a list") from error
+    if isinstance(before, tuple):
+        value = tuple(value)
+    elif isinstance(before, float) and isinstance(value, int):
+        value = float(value)
+    if before is not None and type(value) is not type(before):
+        raise ValueError(f"{name}={text}: it should be like {before!r}")
+    return value
+
+
+class _Progress:
+    """A bar with what matters: speed, return, losses, time left."""
+
+    def __init__(self, console: Any, steps: int, what: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[line]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            speed_estimate_period=600,
+        )
+        self._bar = self._progress.add_task(what, total=steps, line="compiling")
+
+    def __enter__(self) -> Any:
+        self._progress.__enter__()
+        return self._show
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
+
+    def _show(self, metrics: dict[str, Any]) -> None:
+        score = "" if metrics["return"] is None else f"return {metrics['return']:.2f}, "
+        line = (
+            f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s, {score}"
+            f"loss {metrics['loss_total']:.4f}, entropy {metrics['loss_entropy']:.2f}"
+        )
+        self._progress.update(self._bar, completed=metrics["steps"], line=line)

@@ -1,0 +1,219 @@
+"""Trains an agent from start to end: `memory-maze train impala`."""
+
+import dataclasses
+import math
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from memory_maze.agents.impala import Config, Network
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env
+from memory_maze.engine.single import cache_programs
+from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
+from memory_maze.training.log import Log
+from memory_maze.training.loop import Training, begin, iterate
+
+Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is trained, and for how long."""
+
+    task: str
+    agent: Config
+    steps: int = 100_000_000
+    """Actions in all mazes together."""
+    seed: int = 0
+    """Of the network, the mazes and the actions."""
+    layouts: int | None = None
+    """How many layouts to train in; by default enough for 100 million steps."""
+    log_every: float = 10.0
+    """Seconds between two lines of metrics."""
+    save_every: float = 300.0
+    """Seconds between two checkpoints."""
+
+    @property
+    def iteration_steps(self) -> int:
+        return self.agent.environments * self.agent.length
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data, for config.json."""
+        return {"algorithm": "impala"} | dataclasses.asdict(self)
+
+
+class RunStoppedError(RuntimeError):
+    """The run was asked to stop, and has saved itself."""
+
+
+def train(run: Run, out: Path, show: Show = lambda metrics: None) -> Network:
+    """Trains until the run's steps are made; goes on where an earlier call stopped.
+
+    Raises `RunStoppedError` after Ctrl-C or SIGTERM, and another `RuntimeError` if a loss is no number.
+    In both cases the folder holds a checkpoint to go on from.
+    """
+    cache_programs()
+    batch = Batch(Env(run.task, image_only_obs=True, layouts=run.layouts), run.agent.environments)
+    _check_same(run, out)
+    checkpoints = Checkpoints(out / "checkpoints")
+    training = _resume(run, batch, checkpoints)
+    log = Log(out, int(training.steps) * run.iteration_steps)
+    save_agent(out, training.network, run.describe())
+    try:
+        training = _go_on(run, training, batch, log, show, _Saver(run, out, checkpoints))
+    finally:
+        checkpoints.close()
+        log.close()
+    return training.network
+
+
+def _check_same(run: Run, out: Path) -> None:
+    """A folder holds one run; it may be made longer."""
+    if not (out / "config.json").exists():
+        return
+    old, new = read_config(out), run.describe()
+    for key in ("task", "agent", "seed", "layouts"):
+        theirs, mine = old.get(key), new[key]
+        if _plain(theirs) != _plain(mine):
+            raise ValueError(f"{out}: its run has {key} {theirs} and not {mine}: choose another folder")
+
+
+def _plain(value: Any) -> Any:
+    """Tuples and lists are the same in JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _resume(run: Run, batch: Batch, checkpoints: Checkpoints) -> Training:
+    key = jax.random.key(run.seed)
+    if checkpoints.latest is None:
+        return begin(key, batch, run.agent)
+    return checkpoints.restore(eqx.filter_eval_shape(begin, key, batch, run.agent))
+
+
+@dataclasses.dataclass
+class _Saver:
+    run: Run
+    out: Path
+    checkpoints: Checkpoints
+    saved: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def save(self, training: Training) -> None:
+        self.checkpoints.save(int(training.steps), training)
+        save_agent(self.out, training.network, self.run.describe())
+        self.saved = time.perf_counter()
+
+    def save_if_due(self, training: Training) -> None:
+        if time.perf_counter() - self.saved > self.run.save_every:
+            self.save(training)
+
+
+def _go_on(run: Run, training: Training, batch: Batch, log: Log, show: Show, saver: _Saver) -> Training:
+    stop = _StopRequest()
+    meter = _Meter(run, int(training.steps))
+    with stop:
+        for _ in range(int(training.steps), math.ceil(run.steps / run.iteration_steps)):
+            training, metrics = iterate(training, batch, run.agent)
+            meter.add(metrics)
+            if meter.due or stop.asked:
+                line = meter.read()
+                _check_finite(line)
+                log.write(line)
+                show(line)
+                saver.save_if_due(training)
+            if stop.asked:
+                saver.save(training)
+                steps = int(training.steps) * run.iteration_steps
+                raise RunStoppedError(f"saved after {steps:,} steps; run it again to go on: {saver.out}")
+    if meter.pending:
+        line = meter.read()
+        _check_finite(line)
+        log.write(line)
+        show(line)
+    saver.save(training)
+    return training
+
+
+def _check_finite(line: dict[str, Any]) -> None:
+    wrong = [key for key, value in line.items() if isinstance(value, float) and not math.isfinite(value)]
+    if wrong := [key for key in wrong if key != "return"]:
+        raise RuntimeError(
+            f"{wrong[0]} is {line[wrong[0]]} after {line['steps']:,} steps: the run is stopped, and its last "
+            "checkpoint is from before; try a smaller learning rate"
+        )
+
+
+class _Meter:
+    """Collects metrics on the device and reads them now and then, for reading waits for the device."""
+
+    def __init__(self, run: Run, iterations: int) -> None:
+        self._run, self._iterations = run, iterations
+        self.pending: list[dict[str, jax.Array]] = []
+        self._since = time.perf_counter()
+
+    @property
+    def due(self) -> bool:
+        # The program runs ahead of the clock: wait for what was asked of it before the last.
+        if len(self.pending) > 1:
+            jax.block_until_ready(self.pending[-2])
+        return time.perf_counter() - self._since > self._run.log_every
+
+    def add(self, metrics: dict[str, jax.Array]) -> None:
+        self.pending.append(metrics)
+
+    def read(self) -> dict[str, Any]:
+        made = jax.device_get(self.pending)
+        now = time.perf_counter()
+        self._iterations += len(made)
+        episodes = int(sum(metrics["episodes"] for metrics in made))
+        line: dict[str, Any] = {
+            "steps": self._iterations * self._run.iteration_steps,
+            "steps_per_second": len(made) * self._run.iteration_steps / (now - self._since),
+            "episodes": episodes,
+            "return": float(sum(metrics["return_sum"] for metrics in made)) / episodes if episodes else None,
+        }
+        others = [key for key in made[0] if key not in ("episodes", "return_sum")]
+        line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in others}
+        self.pending, self._since = [], now
+        return line
+
+
+class _StopRequest:
+    """Ctrl-C and SIGTERM are noted, so that the run can save itself; a second Ctrl-C is not waited for."""
+
+    asked = False
+
+    def __enter__(self) -> "_StopRequest":
+        self._before = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._note)
+            except ValueError:
+                break  # not in the main thread
+        return self
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:
+    """A trained network and what config.json says of it."""
+    described = read_config(folder)
+    fields: dict[str, Any] = dict(described["agent"])
+    fields["channels"] = tuple(fields["channels"])
+    template = eqx.filter_eval_shape(Network, jax.random.key(0), Config(**fields))
+    return load_weights(folder, template), described

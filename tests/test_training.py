@@ -1,0 +1,208 @@
+"""Agents are trained: what is learned from, that it learns, and that a run goes on as if never stopped."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from memory_maze import TASKS
+from memory_maze.agents import impala
+from memory_maze.agents.impala import PRESETS, Config, Network, Sequence, loss
+from memory_maze.agents.returns import vtrace
+from memory_maze.engine.batch import Batch
+from memory_maze.engine.env import Env
+from memory_maze.evaluate import evaluate
+from memory_maze.models.cores import make_core
+from memory_maze.models.nets import halve
+from memory_maze.policies import Sight, load_policy
+from memory_maze.training import loop
+from memory_maze.training.command import override
+from memory_maze.training.log import read_metrics
+from memory_maze.training.run import Run, load_network, train
+
+DEBUG = PRESETS["debug"]
+RUN = Run("9x9", DEBUG, steps=8 * 16, layouts=64, log_every=0)
+
+
+def test_vtrace_on_policy_is_the_lambda_return():
+    values = jnp.array([1.0, 2.0, 3.0, 4.0])
+    rewards, discounts = jnp.array([0.5, 0.0, 1.0]), jnp.array([0.9, 0.9, 0.5])
+    result = vtrace(values, rewards, discounts, jnp.ones(3), decay=0.8)
+    last = 1.0 + 0.5 * 4
+    second = 0.0 + 0.9 * (0.2 * 3 + 0.8 * last)
+    first = 0.5 + 0.9 * (0.2 * 2 + 0.8 * second)
+    np.testing.assert_allclose(result.targets, [first, second, last], rtol=1e-6)
+    np.testing.assert_allclose(result.advantages, np.array([first, second, last]) - values[:-1], rtol=1e-6)
+
+
+def test_vtrace_clips_ratios_and_ends_where_nothing_follows():
+    values, rewards = jnp.array([1.0, 5.0, 2.0]), jnp.array([1.0, 3.0])
+    result = vtrace(values, rewards, jnp.array([0.0, 0.9]), jnp.array([0.5, 7.0]))
+    np.testing.assert_allclose(result.targets, [1 + 0.5 * (1 - 1), 5 + (3 + 0.9 * 2 - 5)], rtol=1e-6)
+    np.testing.assert_allclose(result.advantages, [0.5 * (1 - 1), 3 + 0.9 * 2 - 5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "period"), [("lstm", None), ("gru", None), ("none", None), ("lstm", 3)])
+def test_cores_give_the_same_step_by_step_and_at_once(name, period):
+    core = make_core(name, jax.random.key(0), 5, 7, period)
+    xs = jax.random.normal(jax.random.key(1), (12, 5))
+    resets = jnp.zeros(12, bool).at[jnp.array([0, 8])].set(True)
+    _, whole = core.unroll(core.initial(), xs, resets)
+    carry, steps = core.initial(), []
+    for x, reset in zip(xs, resets, strict=True):
+        carry, out = core(carry, x, reset)
+        steps.append(out)
+    np.testing.assert_allclose(whole, jnp.stack(steps), atol=1e-6)
+    # A reset forgets what was before, and nothing else does, unless it is meant to.
+    changed = xs.at[2].add(1.0)
+    _, other = core.unroll(core.initial(), changed, resets)
+    differs = np.abs(np.array(other - whole)).max(axis=1) > 1e-6
+    assert differs[2]
+    assert not differs[:2].any()
+    assert not differs[8:].any()
+    assert differs[3:8].any() == (name != "none" and period is None)
+
+
+def test_pooling_takes_the_largest_of_nine():
+    x = np.random.RandomState(0).randn(8, 8, 2).astype(np.float32)
+    expected = np.stack(
+        [[x[r : r + 3, c : c + 3].max(axis=(0, 1)) for c in range(0, 8, 2)] for r in range(0, 8, 2)]
+    )
+    np.testing.assert_array_equal(halve(jnp.asarray(x)), expected)
+
+
+def make_sequence(network, config, key, count=6):
+    """Something that might have happened."""
+    image_key, action_key = jax.random.split(key)
+    images = jax.random.randint(image_key, (count + 1, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    actions = jax.random.randint(action_key, (count,), 0, 6)
+    first = jnp.zeros(count + 1, bool).at[4].set(True)
+    sights = Sight(images, jnp.zeros(count + 1).at[2].set(1.0), jnp.append(0, actions), first)
+    logits, _ = network.unroll(network.core.initial(), sights)
+    return Sequence(network.core.initial(), sights, actions, logits[:-1])
+
+
+def test_nothing_is_learned_from_the_action_before_a_new_episode():
+    network = Network(jax.random.key(0), DEBUG)
+    sequence = make_sequence(network, DEBUG, jax.random.key(1))
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda network, sequence: loss(network, sequence, DEBUG).total))
+    before = gradient(network, sequence)
+    other = sequence._replace(actions=sequence.actions.at[3].set((sequence.actions[3] + 1) % 6))
+    # The network is told its last action, but not after a reset.
+    other = other._replace(sights=other.sights._replace(action=jnp.append(0, other.actions)))
+    for one, two in zip(jax.tree.leaves(before), jax.tree.leaves(gradient(network, other)), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-7)
+
+
+def test_the_update_makes_rewarded_actions_likelier():
+    network = Network(jax.random.key(0), DEBUG)
+    config = dataclasses.replace(DEBUG, learning_rate=1e-2, entropy=0.0)
+    sequence = make_sequence(network, config, jax.random.key(1))
+    batch = Sequence(
+        jax.tree.map(lambda leaf: leaf[None], sequence.carry),
+        *jax.tree.map(lambda leaf: leaf[:, None], tuple(sequence[1:])),
+    )
+
+    def likelihood(network):
+        logits, _ = network.unroll(sequence.carry, sequence.sights)
+        return float(jax.nn.log_softmax(logits)[1, sequence.actions[1]])
+
+    before = likelihood(network)
+    state = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
+    update = eqx.filter_jit(impala.update)
+    for _ in range(5):
+        network, state, _ = update(network, state, batch, config)
+    assert likelihood(network) > before + 0.05
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return Batch(Env("9x9", image_only_obs=True, layouts=64), DEBUG.environments)
+
+
+def test_what_is_played_is_what_the_environment_says(batch):
+    training = loop.begin(jax.random.key(0), batch, DEBUG)
+    play, sequences, _ = jax.jit(loop.unroll, static_argnums=3)(training.network, training.play, batch, DEBUG)
+    states, images = training.play.states, [training.play.sights.image]
+    for actions in sequences.actions:
+        states, timesteps = batch.step(states, actions)
+        images.append(timesteps.observation)
+    np.testing.assert_array_equal(sequences.sights.image, jnp.stack(images))
+    np.testing.assert_array_equal(sequences.sights.action[1:], sequences.actions)
+    groups = loop.divide(sequences, DEBUG)
+    np.testing.assert_array_equal(groups.sights.image[1, :, 0], sequences.sights.image[:, 2])
+    np.testing.assert_array_equal(play.sights.image, images[-1])
+
+
+def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
+    whole = train(RUN, tmp_path / "whole")
+    train(dataclasses.replace(RUN, steps=3 * 16), tmp_path / "parts")
+    with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"steps": 5 * 16}) + "\n")  # was played, but not saved
+    resumed = train(RUN, tmp_path / "parts")
+    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_array_equal(one, two)
+    lines = [read_metrics(tmp_path / name) for name in ("whole", "parts")]
+    assert [line["steps"] for line in lines[0]] == [line["steps"] for line in lines[1]]
+    assert [line["loss_total"] for line in lines[0]] == [line["loss_total"] for line in lines[1]]
+    network, described = load_network(tmp_path / "parts")
+    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(network), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert described["task"] == "9x9"
+    with pytest.raises(ValueError, match="its run has seed 0 and not 1"):
+        train(dataclasses.replace(RUN, seed=1), tmp_path / "parts")
+
+
+def test_a_trained_agent_is_a_policy_on_both_engines(tmp_path):
+    train(dataclasses.replace(RUN, steps=16), tmp_path)
+    policy = load_policy(str(tmp_path))
+    task = dataclasses.replace(TASKS["9x9"], seconds=5)
+    for engine in ("jax", "mujoco"):
+        assert evaluate(policy, task, 2, engine=engine)["episodes"] == 2
+
+
+def test_numbers_that_are_none_stop_the_run(tmp_path):
+    bad = dataclasses.replace(RUN, agent=dataclasses.replace(DEBUG, learning_rate=float("nan")))
+    with pytest.raises(RuntimeError, match="try a smaller learning rate"):
+        train(bad, tmp_path)
+
+
+def test_ctrl_c_saves(tmp_path):
+    command = [sys.executable, "-m", "memory_maze", "train", "impala", "--preset", "debug", "--layouts", "64"]
+    process = subprocess.Popen(
+        [*command, "--out", tmp_path, "--log-every", "0"], stderr=subprocess.PIPE, text=True
+    )
+    while not read_metrics(tmp_path):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "run it again to go on" in errors
+    assert list((tmp_path / "checkpoints").iterdir())
+
+
+def test_values_are_overridden_by_name():
+    config = override(Config(), ("learning_rate=1e-3", "core=gru", "channels=[8, 8, 8]", "forget_every=50"))
+    assert (config.learning_rate, config.core, config.channels, config.forget_every) == (
+        1e-3,
+        "gru",
+        (8, 8, 8),
+        50,
+    )
+    for wrong, words in (
+        (("learning=1",), "names are environments"),
+        (("length=1.5",), "like 100"),
+        (("length=x",), "neither a number"),
+        (("sequences=33",), "whole groups of 33"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            override(Config(), wrong)
