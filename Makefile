@@ -32,10 +32,10 @@ lint: setup-dev
 # The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched.
 newest: setup-dev
 	@mkdir -p build && grep -v '^mujoco=' constraints.txt > build/constraints.txt
-	@scripts/venv.sh $(VENV)-mujoco3 test build/constraints.txt "mujoco>=3.17,<4"
-	@scripts/venv.sh $(VENV)-mujoco4 test build/constraints.txt "mujoco>=4,<5"
-	$(VENV)-mujoco3/bin/python -m pytest -m newest
-	$(VENV)-mujoco4/bin/python -m pytest -m newest
+	@scripts/venv.sh $(VENV)-mujoco3 check build/constraints.txt "mujoco>=3.17,<4"
+	@scripts/venv.sh $(VENV)-mujoco4 check build/constraints.txt "mujoco>=4,<5"
+	$(VENV)-mujoco3/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
+	$(VENV)-mujoco4/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py

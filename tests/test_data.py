@@ -226,19 +226,29 @@ def test_two_collections_do_not_share_a_folder(tmp_path):
         pass
 
 
-def test_any_size_and_any_function(tmp_path):
-    manifest = make_manifest(
-        make_task(7, objects=2), 3, steps=10, policy="tests.test_data:turn_left", evaluation=1
-    )
+class Turner:
+    """A policy as a user writes it, which counts how often a program is made of it."""
+
+    traces = 0
+
+    def start(self, state):
+        return ()
+
+    def act(self, memory, state, key):
+        Turner.traces += 1
+        return jnp.int32(2), memory
+
+
+def test_any_size_and_a_policy_of_ones_own(tmp_path):
+    policy = "tests.test_data:Turner"
+    manifest = make_manifest(make_task(7, objects=2), 3, steps=10, policy=policy, evaluation=0, shard=1)
     make_missing(tmp_path, manifest)
     dataset = data.load(tmp_path)
     assert (dataset.size, dataset.objects, len(dataset)) == (7, 2, 3)
     assert (dataset.scenes.actions == 2).all()
     assert dataset[0]["maze_layout"].shape == (11, 7, 7)
-
-
-def turn_left(state, key):
-    return jnp.int32(2)
+    # The policy was found in a module of its own.
+    assert sys.modules["tests.test_data"].Turner.traces == 1
 
 
 @pytest.mark.parametrize("order", ["windows", "replay"])

@@ -34,6 +34,8 @@ def test_importing_loads_no_extra():
             'engine="mujoco" needs MuJoCo: pip install "memory-maze[mujoco]"',
         ),
         ("mujoco", "import memory_maze.compare.report", "memory-maze[mujoco]"),
+        ("equinox", "from memory_maze.cli import main; main(['train', 'impala', '--out', 'x'])", "[train]"),
+        ("huggingface_hub", "from memory_maze import data; data.load('hub:a/b')", "memory-maze[hub]"),
     ],
 )
 def test_missing_extras_name_the_remedy(module, code, remedy):

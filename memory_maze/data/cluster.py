@@ -10,7 +10,7 @@ from typing import Any
 from memory_maze.data.collection import File, Note, describe_maker, draw_scenarios, fill, make_shard
 from memory_maze.data.manifest import Manifest, Shard
 from memory_maze.engine.single import cache_programs
-from memory_maze.policies import load_policy
+from memory_maze.policies import Policy, load_policy
 
 RETRIES = 20  # of a shard, when the worker that makes it dies
 AHEAD = 2  # shards that each worker has waiting
@@ -62,8 +62,14 @@ def _make_all(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard, 
 def _make_files(manifest: Manifest, shard: Shard) -> tuple[dict[str, str], list[File]]:
     """Runs on a worker."""
     cache_programs()
-    files = list(make_shard(manifest, shard, draw_scenarios(manifest, shard)))
+    files = list(make_shard(manifest, _load(manifest.policy), shard, draw_scenarios(manifest, shard)))
     return describe_maker(manifest.engine), files
+
+
+@functools.cache
+def _load(policy: str) -> Policy:
+    """The same object each time: a program is compiled for it."""
+    return load_policy(policy)
 
 
 def _receive(result: tuple[dict[str, str], Any], manifest: Manifest) -> list[File]:

@@ -29,7 +29,7 @@ from memory_maze.data.schema import KEYS, DataError
 from memory_maze.engine.bank import is_held_out
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import is_temporary, replacing
-from memory_maze.policies import load_policy
+from memory_maze.policies import Policy, load_policy
 from memory_maze.rollout import ENGINES, Advance, play
 from memory_maze.sampler import MAX_SEED, Sampler, check_seed
 from memory_maze.scenario import Scenario
@@ -114,11 +114,12 @@ def make_missing(
         advance: Told of progress within shards, in steps.
     """
     cache_programs()
-    load_policy(manifest.policy)  # a wrong name is noticed before anything is written
+    # Before anything is written, as the name may be wrong; and once, as a program is compiled for it.
+    policy = load_policy(manifest.policy)
 
     def make(todo: list[Shard]) -> Iterator[tuple[Shard, Iterable[File]]]:
         for shard, drawn in _draw_ahead(manifest, todo):
-            yield shard, make_shard(manifest, shard, drawn, advance)
+            yield shard, make_shard(manifest, policy, shard, drawn, advance)
 
     fill(out, manifest, make, note)
 
@@ -210,12 +211,16 @@ def _draw_ahead(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard
 
 
 def make_shard(
-    manifest: Manifest, shard: Shard, drawn: Drawn, advance: Advance = lambda steps: None
+    manifest: Manifest,
+    policy: Policy,
+    shard: Shard,
+    drawn: Drawn,
+    advance: Advance = lambda steps: None,
 ) -> Iterator[File]:
     """Names and contents of a shard's files; the one that says that it is complete comes last."""
     seeds, scenarios = drawn
     recording = play(
-        load_policy(manifest.policy),
+        policy,
         scenarios,
         manifest.steps,
         engine=manifest.engine,

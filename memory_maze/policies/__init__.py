@@ -100,7 +100,7 @@ def load_policy(name: str) -> Policy:
 
 
 def _load_agent(folder: Path) -> Policy:
-    """A trained agent; the same one each time, for a program is compiled for it."""
+    """A trained agent."""
     try:
         from memory_maze.agents.impala import Agent
         from memory_maze.training.run import load_network
