@@ -23,7 +23,9 @@ def run(*arguments, cwd=None):
 def test_help_names_every_command():
     result = run("--help")
     assert result.returncode == 0
-    for command in ("demo", "tasks", "scenario", "info", "compare-engines"):
+    commands = ["demo", "tasks", "scenario", "info", "evaluate", "train"]
+    commands += ["collect", "convert", "inspect", "export", "compare-engines"]
+    for command in commands:
         assert command in result.stdout
 
 

@@ -23,7 +23,7 @@ from memory_maze.evaluate import evaluate
 from memory_maze.models.cores import make_core
 from memory_maze.models.nets import halve
 from memory_maze.policies import Sight, load_policy
-from memory_maze.training import loop
+from memory_maze.training import loop, run
 from memory_maze.training.command import override
 from memory_maze.training.log import read_metrics
 from memory_maze.training.run import Run, load_network, train
@@ -169,10 +169,14 @@ def test_a_trained_agent_is_a_policy_on_both_engines(tmp_path):
         assert evaluate(policy, task, 2, engine=engine)["episodes"] == 2
 
 
-def test_numbers_that_are_none_stop_the_run(tmp_path):
-    bad = dataclasses.replace(RUN, agent=dataclasses.replace(DEBUG, learning_rate=float("nan")))
-    with pytest.raises(RuntimeError, match="try a smaller learning rate"):
-        train(bad, tmp_path)
+def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
+    def spoil(training, batch, config):
+        metrics = {"episodes": 0, "return_sum": 0.0, "loss_total": jnp.nan}
+        return training._replace(steps=training.steps + 1), metrics
+
+    monkeypatch.setattr(run, "iterate", spoil)
+    with pytest.raises(RuntimeError, match=r"loss_total is nan after 16 steps.*try a smaller learning rate"):
+        train(RUN, tmp_path)
 
 
 def test_ctrl_c_saves(tmp_path):
