@@ -21,8 +21,8 @@ from readme import data_table
 from rich.console import Console
 
 from memory_maze.data.collection import make_manifest
-from memory_maze.data.command import run_collection
 from memory_maze.data.dataset import load
+from memory_maze.data.progress import run_collection
 from memory_maze.files import replacing
 from memory_maze.tasks import TASKS
 

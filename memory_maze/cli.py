@@ -235,7 +235,7 @@ class Collect:
 
     def run(self) -> None:
         from memory_maze.data.collection import make_manifest
-        from memory_maze.data.command import run_collection
+        from memory_maze.data.progress import run_collection
 
         manifest = make_manifest(
             parse_task(self.task, self.objects),
@@ -265,7 +265,7 @@ class Convert:
     """The format to write."""
 
     def run(self) -> None:
-        from memory_maze.data.command import run_conversion
+        from memory_maze.data.progress import run_conversion
 
         run_conversion(self.source, self.out, self.format, console)
 

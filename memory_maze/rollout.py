@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.cores import num_cores
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, begin_scenarios, make_view, render_state
 from memory_maze.engine.textures import Atlas, load_atlas
@@ -22,6 +21,7 @@ from memory_maze.engine.types import Body, State
 from memory_maze.observation import draw_border
 from memory_maze.options import ACTIONS, Options
 from memory_maze.policies import Policy, Sight
+from memory_maze.processors import num_cores
 from memory_maze.scenario import COLORS, Scenario
 
 ENGINES = ("jax", "mujoco")

@@ -15,7 +15,7 @@ import pytest
 from tiny_data import SIZE, describe_set, make_arrays, make_scenes, make_shards, write_set
 
 from memory_maze.data import archive, npz
-from memory_maze.data.archive import read_file
+from memory_maze.data.archive import LIMIT, Archive
 from memory_maze.data.dataset import load
 from memory_maze.data.inspect import inspect
 from memory_maze.data.manifest import NAME, read_manifest
@@ -29,6 +29,11 @@ ARRAYS = make_arrays(SCENES)
 SOUND = pack_trajectory(ARRAYS)
 FLOATS = [key for key, rule in KEYS.items() if rule.dtype == np.float32]
 BAD = "damaged.npz"
+
+
+def read_file(path, limit=LIMIT):
+    with Archive(path, str(path), limit) as archive:
+        return archive.read_all()
 
 
 @pytest.fixture

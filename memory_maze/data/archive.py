@@ -180,12 +180,6 @@ def check_member(info: zipfile.ZipInfo, name: str) -> str:
     return path
 
 
-def read_file(path: str | os.PathLike[str], limit: int = LIMIT) -> dict[str, np.ndarray]:
-    """All arrays of an NPZ file."""
-    with Archive(path, str(path), limit) as archive:
-        return archive.read_all()
-
-
 def pack(arrays: dict[str, np.ndarray], compress: bool) -> bytes:
     """The bytes of an NPZ file: the same for the same arrays."""
     buffer = io.BytesIO()

@@ -19,7 +19,6 @@ import jax
 import numpy as np
 
 from memory_maze import __version__
-from memory_maze.cores import num_cores
 from memory_maze.data import scenes as scenes_module
 from memory_maze.data.frames import Reader
 from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest
@@ -30,6 +29,7 @@ from memory_maze.engine.bank import is_held_out
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import is_temporary, replacing
 from memory_maze.policies import Policy, load_policy
+from memory_maze.processors import num_cores
 from memory_maze.rollout import ENGINES, Advance, play
 from memory_maze.sampler import MAX_SEED, Sampler, check_seed
 from memory_maze.scenario import Scenario

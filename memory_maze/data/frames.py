@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.cores import num_cores
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
 from memory_maze.engine.env import make_view, render_state
@@ -17,6 +16,7 @@ from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State
 from memory_maze.observation import draw_border, to_cells
 from memory_maze.options import ACTIONS, Options
+from memory_maze.processors import num_cores
 from memory_maze.scenario import CELL_METRES, COLORS
 
 VIEW = make_view(Options())

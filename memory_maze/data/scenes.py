@@ -15,7 +15,7 @@ import numpy as np
 
 from memory_maze.data.archive import Archive, naming, pack
 from memory_maze.data.schema import DataError
-from memory_maze.engine.env import begin_scenarios
+from memory_maze.engine.env import read_scenarios
 from memory_maze.observation import to_cells
 from memory_maze.options import ACTIONS
 from memory_maze.rollout import Recording
@@ -75,17 +75,17 @@ TYPES = {
 
 def from_recording(scenarios: Sequence[Scenario], seeds: Sequence[int], recording: Recording) -> Scenes:
     """What was played, as scenes."""
-    states = jax.device_get(begin_scenarios(scenarios))
-    size = scenarios[0].size
-    cells = np.rint(to_cells(states.maze.objects, size) - 0.5).astype(np.uint16)
+    starts = read_scenarios(scenarios)
+    maze, size = starts.maze, scenarios[0].size
+    cells = np.rint(to_cells(maze.objects, size) - 0.5).astype(np.uint16)
     return Scenes(
         seeds=np.array(seeds, np.uint32),
-        walls=np.asarray(states.maze.walls),
-        rooms=np.asarray(states.maze.rooms),
-        textures=states.maze.textures.astype(np.uint8),
+        walls=maze.walls,
+        rooms=maze.rooms,
+        textures=maze.textures.astype(np.uint8),
         objects=cells[..., 0] + size * cells[..., 1],
-        colors=states.maze.colors.astype(np.uint8),
-        hidden=np.asarray(states.touched),
+        colors=maze.colors.astype(np.uint8),
+        hidden=starts.touched,
         actions=recording.actions,
         rewards=recording.rewards,
         targets=recording.targets,

@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from memory_maze.cores import num_cores
 from memory_maze.files import cache_folder, replacing
 from memory_maze.observation import bit_rows, layout_of
+from memory_maze.processors import num_cores
 from memory_maze.sampler import make_generator
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task

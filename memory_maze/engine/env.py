@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -219,16 +219,28 @@ def begin_scenario(scenario: Scenario) -> State:
 
 def begin_scenarios(scenarios: Sequence[Scenario]) -> State:
     """The states at the start of complete scenarios of one size, with as many target draws each."""
-    parts = zip(*map(_read_scenario, scenarios), strict=True)
-    maze, spawn, heading, target, touched, draws = (
-        jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *part) for part in parts
-    )
     keys = jnp.broadcast_to(jax.random.key(0), (len(scenarios),))
-    return jax.vmap(_begin)(keys, maze, spawn, heading, target, touched, draws)
+    return jax.vmap(_begin)(keys, *jax.tree.map(jnp.asarray, tuple(read_scenarios(scenarios))))
 
 
-def _read_scenario(scenario: Scenario) -> tuple:
-    """The arguments of `_begin` but the key."""
+class Starts(NamedTuple):
+    """How scenarios begin, as NumPy arrays with a leading axis: the arguments of `_begin` but the key."""
+
+    maze: Maze
+    spawn: np.ndarray  # (n, 2) float32
+    heading: np.ndarray  # (n,) float32
+    target: np.ndarray  # (n,) int32
+    touched: np.ndarray  # (n, T) bool
+    draws: np.ndarray  # (n, D) int32
+
+
+def read_scenarios(scenarios: Sequence[Scenario]) -> Starts:
+    """Complete scenarios of one size as arrays, without a device."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *map(_read_scenario, scenarios))
+
+
+def _read_scenario(scenario: Scenario) -> Starts:
+    """One of them, without the leading axis."""
     assert scenario.complete, scenario
     assert scenario.textures is not None
     assert scenario.draws is not None
@@ -241,14 +253,14 @@ def _read_scenario(scenario: Scenario) -> tuple:
         "objects": np.array(objects, np.float32),
         "colors": np.array(scenario.colors, np.int32),
     }
-    return (
-        Maze(**maze),
-        np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
-        np.float32(scenario.heading),
-        np.int32(scenario.draws[0]),
-        np.array([i in scenario.hidden for i in range(len(objects))]),
-        np.array(scenario.draws, np.int32),
-    )
+    starts: dict[str, Any] = {
+        "spawn": np.array(cell_to_world(scenario.spawns[0], scenario.grid), np.float32),
+        "heading": np.float32(scenario.heading),
+        "target": np.int32(scenario.draws[0]),
+        "touched": np.array([i in scenario.hidden for i in range(len(objects))]),
+        "draws": np.array(scenario.draws, np.int32),
+    }
+    return Starts(Maze(**maze), **starts)
 
 
 def _begin(
