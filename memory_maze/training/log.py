@@ -16,6 +16,8 @@ class Log:
     def __init__(self, folder: Path, steps: int) -> None:
         self._path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["steps"] <= steps]
+        self.seconds: float = kept[-1].get("seconds", 0.0) if kept else 0.0
+        """Of training, up to the last line that is kept."""
         with replacing(self._path) as path:
             path.write_text("".join(json.dumps(line) + "\n" for line in kept))
         self._file = self._path.open("a")

@@ -59,6 +59,7 @@ def train(run: Run, out: Path, show: Show = lambda metrics: None) -> Network:
     Raises `RunStoppedError` after Ctrl-C or SIGTERM, and another `RuntimeError` if a loss is no number.
     In both cases the folder holds a checkpoint to go on from.
     """
+    began = time.perf_counter()
     cache_programs()
     batch = Batch(Env(run.task, image_only_obs=True, layouts=run.layouts), run.agent.environments)
     _check_same(run, out)
@@ -67,7 +68,8 @@ def train(run: Run, out: Path, show: Show = lambda metrics: None) -> Network:
     log = Log(out, int(training.steps) * run.iteration_steps)
     save_agent(out, training.network, run.describe())
     try:
-        training = _go_on(run, training, batch, log, show, _Saver(run, out, checkpoints))
+        meter = _Meter(run, int(training.steps), began - log.seconds)
+        training = _go_on(run, training, batch, log, show, _Saver(run, out, checkpoints), meter)
     finally:
         checkpoints.close()
         log.close()
@@ -116,9 +118,10 @@ class _Saver:
             self.save(training)
 
 
-def _go_on(run: Run, training: Training, batch: Batch, log: Log, show: Show, saver: _Saver) -> Training:
+def _go_on(
+    run: Run, training: Training, batch: Batch, log: Log, show: Show, saver: _Saver, meter: "_Meter"
+) -> Training:
     stop = _StopRequest()
-    meter = _Meter(run, int(training.steps))
     with stop:
         for _ in range(int(training.steps), math.ceil(run.steps / run.iteration_steps)):
             training, metrics = iterate(training, batch, run.agent)
@@ -154,8 +157,9 @@ def _check_finite(line: dict[str, Any]) -> None:
 class _Meter:
     """Collects metrics on the device and reads them now and then, for reading waits for the device."""
 
-    def __init__(self, run: Run, iterations: int) -> None:
-        self._run, self._iterations = run, iterations
+    def __init__(self, run: Run, iterations: int, began: float) -> None:
+        self._run, self._iterations, self._began = run, iterations, began
+        self._compile_seconds: float | None = None
         self.pending: list[dict[str, jax.Array]] = []
         self._since = time.perf_counter()
 
@@ -167,6 +171,9 @@ class _Meter:
         return time.perf_counter() - self._since > self._run.log_every
 
     def add(self, metrics: dict[str, jax.Array]) -> None:
+        # The first call returns when the program is compiled, not when it has run.
+        if self._compile_seconds is None:
+            self._compile_seconds = time.perf_counter() - self._since
         self.pending.append(metrics)
 
     def read(self) -> dict[str, Any]:
@@ -176,12 +183,15 @@ class _Meter:
         episodes = int(sum(metrics["episodes"] for metrics in made))
         line: dict[str, Any] = {
             "steps": self._iterations * self._run.iteration_steps,
+            "seconds": now - self._began,
             "steps_per_second": len(made) * self._run.iteration_steps / (now - self._since),
             "episodes": episodes,
             "return": float(sum(metrics["return_sum"] for metrics in made)) / episodes if episodes else None,
         }
         others = [key for key in made[0] if key not in ("episodes", "return_sum")]
         line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in others}
+        if self._compile_seconds:
+            line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
         self.pending, self._since = [], now
         return line
 
