@@ -142,6 +142,18 @@ def test_batches_reset_by_themselves(batch, step):
     assert 2 * NUM <= seen <= 3 * NUM
 
 
+def test_episodes_may_be_drawn_before_they_begin(batch, step):
+    states, _ = batch.reset(jax.random.key(0), spread=False)
+    states = dataclasses.replace(states, step=states.step.at[1].set(batch.env.episode_steps))
+    actions, starts = jnp.ones(NUM, jnp.int32), batch.draw_next(states)
+    after, expected = step(states, actions)
+    same, timestep = step(states, actions, starts)
+    jax.tree.map(np.testing.assert_array_equal, timestep, expected)
+    np.testing.assert_array_equal(jax.random.key_data(same.key), jax.random.key_data(after.key))
+    np.testing.assert_array_equal(same.maze.walls[1], starts.maze.walls[1])
+    assert timestep.first.tolist() == [False, True] + [False] * (NUM - 2)
+
+
 def test_episodes_do_not_end_at_once(batch):
     states, _ = batch.reset(jax.random.key(0))
     assert len(set(np.asarray(states.step).tolist())) > 2

@@ -142,6 +142,28 @@ def test_what_is_played_is_what_the_environment_says(batch):
     np.testing.assert_array_equal(play.sights.image, images[-1])
 
 
+def test_episodes_end_and_begin_while_playing():
+    batch = Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
+    training = loop.begin(jax.random.key(0), batch, DEBUG)
+    states = training.play.states
+    steps = jnp.array([8, 6, 5, 0])  # of 8: over, ends and begins, ends at the last action, goes on
+    play = training.play._replace(states=dataclasses.replace(states, step=steps))
+    after, sequences, metrics = jax.jit(loop.unroll, static_argnums=3)(training.network, play, batch, DEBUG)
+    assert np.asarray(sequences.sights.first[1:]).T.tolist() == [
+        [True, False, False, False],
+        [False, False, True, False],
+        [False, False, False, True],
+        [False] * 4,
+    ]
+    assert after.states.step.tolist() == [3, 1, 0, 4]
+    walls = batch.draw_next(states).maze.walls
+    np.testing.assert_array_equal(after.states.maze.walls[:3], walls[:3])
+    np.testing.assert_array_equal(after.states.maze.walls[3], states.maze.walls[3])
+    assert int(metrics["episodes"]) == 0, "none of them was played from its start"
+    with pytest.raises(ValueError, match="shorter than an episode of 8"):
+        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8))
+
+
 def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
     whole = train(RUN, tmp_path / "whole")
     train(dataclasses.replace(RUN, steps=3 * 16), tmp_path / "parts")

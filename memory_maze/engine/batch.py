@@ -40,12 +40,15 @@ class Batch:
         return dataclasses.replace(states, step=jnp.where(spread, steps, 0)), timesteps
 
     @jitted
-    def step(self, states: State, actions: jax.Array) -> tuple[State, Timestep]:
-        """One action for each maze."""
+    def step(self, states: State, actions: jax.Array, starts: State | None = None) -> tuple[State, Timestep]:
+        """One action for each maze.
+
+        `starts` are the next episodes, drawn before by `draw_next`: for programs whose many steps have no
+        time for more than one reset of each maze.
+        """
         over = states.step >= self.env.episode_steps
         moved, rewards = jax.vmap(self.env.advance)(states, actions)
-        started = jax.vmap(lambda key: self.env.draw(jax.random.fold_in(key, 2)))(states.key)
-        states = jax.vmap(_select)(over, started, moved)
+        states = jax.vmap(_select)(over, self.draw_next(states) if starts is None else starts, moved)
         return states, Timestep(
             observation=jax.vmap(self.env.observe)(states),
             reward=jnp.where(over, 0.0, rewards),
@@ -53,6 +56,11 @@ class Batch:
             truncated=states.step >= self.env.episode_steps,
             first=over,
         )
+
+    @jitted
+    def draw_next(self, states: State) -> State:
+        """What each maze's next episode begins with, if it begins now."""
+        return jax.vmap(lambda key: self.env.draw(jax.random.fold_in(key, 2)))(states.key)
 
     def _split(self, key: jax.Array) -> jax.Array:
         if key.shape not in ((), (self.num,)):

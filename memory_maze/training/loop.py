@@ -36,6 +36,11 @@ class Training(NamedTuple):
 
 def begin(key: jax.Array, batch: Batch, config: Config) -> Training:
     """A new run."""
+    if config.length >= batch.env.episode_steps:
+        raise ValueError(
+            f"{config.length} actions in a sequence: it must be shorter than an episode of "
+            f"{batch.env.episode_steps}, for no maze may be reset twice in it"
+        )
     network_key, reset_key, play_key = jax.random.split(key, 3)
     network = Network(network_key, config)
     states, timesteps = batch.reset(reset_key)
@@ -72,12 +77,14 @@ def unroll(
     network: Network, play: Play, batch: Batch, config: Config
 ) -> tuple[Play, Sequence, dict[str, jax.Array]]:
     """Plays, and tells what happened and how episodes ended."""
+    # Once for all steps: drawing is dear, and no maze is reset twice in them.
+    starts = batch.draw_next(play.states)
 
     def step(play: Play, _: None) -> tuple[Play, tuple]:
         key, action_key = jax.random.split(play.key)
         carry, logits = jax.vmap(network.step)(play.carry, play.sights)
         actions = jax.random.categorical(action_key, logits)
-        states, timesteps = batch.step(play.states, actions)
+        states, timesteps = batch.step(play.states, actions, starts)
         returns = play.returns + timesteps.reward
         ended = timesteps.truncated & play.whole
         after = Play(
