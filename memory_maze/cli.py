@@ -1,9 +1,7 @@
 """The `memory-maze` command."""
 
-import collections
 import dataclasses
 import importlib.util
-import json
 import platform
 import sys
 from importlib import metadata
@@ -16,9 +14,11 @@ from rich.table import Table
 
 from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
+from memory_maze.evaluate_command import Evaluate
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task, parse_task
 from memory_maze.training.command import Train
+from memory_maze.training.export_command import ExportAgent
 
 console = Console()
 
@@ -131,13 +131,12 @@ def _version(package: str) -> str:
 
 def _devices() -> str:
     """What batches run on, or why nothing does."""
-    try:
-        import jax
+    from memory_maze.machine import describe_devices
 
-        kinds = collections.Counter(device.device_kind for device in jax.devices())
+    try:
+        return describe_devices()
     except (ImportError, RuntimeError) as error:
         return f"none: {error}"
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _opengl() -> str:
@@ -152,56 +151,6 @@ def _opengl() -> str:
     except (ImportError, RuntimeError) as error:
         return f"none: {error}"
     return backend
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluate:
-    """Play whole episodes with a policy and report its score."""
-
-    policy: tyro.conf.Positional[str]
-    """oracle, explorer, random, your own as module:name, or the folder of a trained agent."""
-    task: str = "9x9"
-    """Which task."""
-    episodes: int = 100
-    """How many episodes, each in a maze of its own."""
-    engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
-    seed: int = 0
-    """Seed of the first maze; the next ones have the next seeds."""
-    json: Path | None = None
-    """File for the figures."""
-
-    def run(self) -> None:
-        from rich.progress import Progress
-
-        from memory_maze.evaluate import evaluate
-        from memory_maze.files import replacing
-        from memory_maze.policies import load_policy
-
-        task, policy = get_task(self.task), load_policy(self.policy)
-        with Progress(console=console, transient=True) as progress:
-            bar = progress.add_task(
-                f"{self.policy} in {self.task}", total=self.episodes * task.episode_steps()
-            )
-            report = evaluate(
-                policy,
-                task,
-                self.episodes,
-                engine=self.engine,
-                seed=self.seed,
-                advance=lambda steps: progress.advance(bar, steps),
-            )
-        low, high = report["interval_95"]
-        console.print(
-            f"{self.policy} in {self.task} on {self.engine}: {report['mean']:.2f} "
-            f"({low:.2f} to {high:.2f} with 95 % confidence), {self.episodes} episodes"
-        )
-        for name, share in report.get("share_of_paper", {}).items():
-            console.print(f"{100 * share:.0f} % of the paper's {name}")
-        if self.json is not None:
-            with replacing(self.json) as path:
-                path.write_text(json.dumps({"policy": self.policy} | report, indent=2) + "\n")
-            console.print(f"written: {self.json}", soft_wrap=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +170,8 @@ class Collect:
     steps: int = 1000
     """Actions in each."""
     policy: str = "explorer"
-    """explorer, oracle, random, or your own as module:name."""
+    """explorer, oracle, random, a trained agent (its name, or the folder of a run), or your own as
+    module:name."""
     format: Literal["scenes", "npz"] = "scenes"
     """scenes: small, pictures are drawn when read. npz: the paper's files, one for each trajectory."""
     engine: Literal["jax", "mujoco"] = "jax"
@@ -311,6 +261,7 @@ Command = (
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[ExportAgent, tyro.conf.subcommand("export-agent")]
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]

@@ -1,6 +1,5 @@
 """Random walks through all four sizes, as pictures and a video."""
 
-import warnings
 from pathlib import Path
 
 import gymnasium
@@ -11,6 +10,7 @@ from memory_maze.files import replacing
 from memory_maze.registration import VARIANTS, env_id
 from memory_maze.simulation import Simulation
 from memory_maze.tasks import TASKS
+from memory_maze.video import import_video, write_video
 
 PICTURE, THUMBNAIL = 256, 128
 _PROBABILITIES = (0.02, 0.6, 0.06, 0.06, 0.13, 0.13)
@@ -37,7 +37,7 @@ class Wanderer:
 
 def run_demo(out: Path, steps: int, seed: int, fps: int, engine: str = "jax") -> dict[str, Path]:
     """Walks through each size with an engine; writes a contact sheet, one of all variants, and a video."""
-    imageio = _import_video()
+    imageio = import_video()
     out.mkdir(parents=True, exist_ok=True)
     paths = {
         "contact sheet": out / "contact_sheet.png",
@@ -61,11 +61,8 @@ def run_demo(out: Path, steps: int, seed: int, fps: int, engine: str = "jax") ->
         imageio.imwrite(path, label_sheet(cells, columns=1 + len(chosen)))
     with replacing(paths["variants"]) as path:
         imageio.imwrite(path, label_sheet(list(variants.items()), columns=8))
-    with replacing(paths["video"]) as path, warnings.catch_warnings():
-        # JAX warns of forks; the child becomes ffmpeg at once and never uses JAX.
-        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-        frames = [_tile([walks[name][t] for name in TASKS], 2) for t in range(steps + 1)]
-        imageio.mimwrite(path, frames, fps=fps, macro_block_size=16)
+    frames = (_tile([walks[name][t] for name in TASKS], 2) for t in range(steps + 1))
+    write_video(paths["video"], frames, fps)
     return paths
 
 
@@ -120,15 +117,3 @@ def label_sheet(pictures: list[tuple[str, np.ndarray]], columns: int) -> np.ndar
 def _tile(pictures: list[np.ndarray], columns: int) -> np.ndarray:
     rows = [pictures[i : i + columns] for i in range(0, len(pictures), columns)]
     return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
-
-
-def _import_video():
-    try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401
-        import PIL  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'pictures and videos need imageio: pip install "memory-maze[video]"', name=error.name
-        ) from error
-    return imageio

@@ -1,31 +1,35 @@
 """What a policy scores: whole episodes on either engine, in the same mazes.
 
 Episode i of seed s is the first of the sampler with seed s + i, on both engines, so that their scores can
-be compared maze by maze.
+be compared maze by maze. Held out are those episodes whose layout no training bank has; where that of a seed
+is not, another seed stands in (`bank.draw_scenario`).
 """
 
-import datetime
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from memory_maze import paper
+from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.single import cache_programs
+from memory_maze.machine import now
 from memory_maze.policies import Policy
-from memory_maze.rollout import Advance, play
+from memory_maze.rollout import Advance, Recording, play
 from memory_maze.sampler import Sampler, check_seed
-from memory_maze.tasks import Task
+from memory_maze.scenario import Scenario
+from memory_maze.tasks import TASKS, Task
 
 # The paper's mean scores.
 PAPER = {
-    "9x9": {"oracle": 34.8, "human": 26.4},
-    "11x11": {"oracle": 58.0, "human": 44.3},
-    "13x13": {"oracle": 74.5, "human": 55.5},
-    "15x15": {"oracle": 87.7, "human": 67.7},
+    task: {name: paper.SCORES[name.capitalize()][task].mean for name in ("oracle", "human")} for task in TASKS
 }
 BIN = 100  # steps
 RESAMPLES = 10_000
+
+Watch = Callable[[list[Scenario], Recording], None]  # called with what was played
 
 
 def evaluate(
@@ -35,7 +39,9 @@ def evaluate(
     *,
     engine: str = "jax",
     seed: int = 0,
+    held_out: bool | None = None,
     advance: Advance = lambda steps: None,
+    watch: Watch = lambda scenarios, recording: None,
 ) -> dict[str, Any]:
     """Plays episodes and sums them up.
 
@@ -45,26 +51,43 @@ def evaluate(
         episodes: How many.
         engine: "jax" or "mujoco".
         seed: Of the first episode's maze.
+        held_out: Only in layouts that no training bank has; by default so for policies that see pictures,
+            as these may have been trained.
         advance: Told of progress, in steps of single mazes.
+        watch: Given the scenarios and the recording, for pictures of them.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes must be positive: got {episodes}")
+    if not 1 <= episodes <= SEED_STRIDE:
+        raise ValueError(f"episodes must be positive, at most {SEED_STRIDE:,}: got {episodes}")
     check_seed(seed)
-    scenarios = [Sampler(task, seed + index).sample() for index in range(episodes)]
+    held_out = is_trained(policy) if held_out is None else held_out
+    scenarios = draw_scenarios(task, episodes, seed, held_out)
     cache_programs()
     began = time.perf_counter()
-    rewards = play(
-        policy, scenarios, task.episode_steps(), engine=engine, seed=seed, advance=advance
-    ).rewards.astype(float)
+    recording = play(policy, scenarios, task.episode_steps(), engine=engine, seed=seed, advance=advance)
     seconds = time.perf_counter() - began
+    rewards = recording.rewards.astype(float)
+    watch(scenarios, recording)
     return summarize(rewards, task) | {
         "task": task.name,
         "engine": engine,
         "seed": seed,
+        "held_out": held_out,
         "seconds": seconds,
         "steps_per_second": rewards.size / seconds,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": now(),
     }
+
+
+def is_trained(policy: Policy) -> bool:
+    """Whether a policy may have been trained: those that are given the state need no training."""
+    return getattr(policy, "sees_pictures", False)
+
+
+def draw_scenarios(task: Task, episodes: int, seed: int, held_out: bool) -> list[Scenario]:
+    """The mazes of an evaluation."""
+    if held_out:
+        return [draw_scenario(task, seed + index, held_out=True)[1] for index in range(episodes)]
+    return [Sampler(task, seed + index).sample() for index in range(episodes)]
 
 
 def summarize(rewards: np.ndarray, task: Task) -> dict[str, Any]:

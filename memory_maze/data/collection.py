@@ -25,21 +25,19 @@ from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manif
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
-from memory_maze.engine.bank import is_held_out
+from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import is_temporary, replacing
 from memory_maze.policies import Policy, load_policy
 from memory_maze.processors import num_cores
 from memory_maze.rollout import ENGINES, Advance, play
-from memory_maze.sampler import MAX_SEED, Sampler, check_seed
+from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import CONTROL_FREQ, Task, get_task
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
 SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
-_STRIDE = 1 << 20  # from a seed to the next one to try
-_TRIES = 4000
 
 Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
 File = tuple[str, bytes]  # name and content
@@ -65,10 +63,10 @@ def make_manifest(
         raise ValueError(f"no engine {engine!r}: there are {' and '.join(ENGINES)}")
     check_seed(seed)
     evaluation = round(episodes / EVALUATION_SHARE) if evaluation is None else evaluation
-    if not 1 <= episodes <= _STRIDE or not 0 <= evaluation <= episodes or steps < 1:
+    if not 1 <= episodes <= SEED_STRIDE or not 0 <= evaluation <= episodes or steps < 1:
         raise ValueError(
             f"{episodes} episodes of {steps} steps, {evaluation} of them for evaluation: "
-            f"episodes are from 1 to {_STRIDE:,}, steps at least 1"
+            f"episodes are from 1 to {SEED_STRIDE:,}, steps at least 1"
         )
     if shard is not None and shard < 1:
         raise ValueError(f"a shard has at least one episode: got {shard}")
@@ -175,28 +173,14 @@ Drawn = tuple[list[int], list[Scenario]]
 
 
 def draw_scenarios(manifest: Manifest, shard: Shard) -> Drawn:
-    """The mazes of a shard and their seeds."""
-    held_out = shard.split == "eval"
-    pairs = [_draw_scenario(manifest, episode, held_out) for episode in shard.episodes]
-    return [seed for seed, _ in pairs], [scenario for _, scenario in pairs]
-
-
-def _draw_scenario(manifest: Manifest, episode: int, held_out: bool) -> tuple[int, Scenario]:
-    """The first of an episode's own seeds whose layout belongs to the split.
+    """The mazes of a shard and their seeds.
 
     One layout in sixteen, chosen by its walls, is kept for evaluation: no layout is in both splits, nor
     in the banks that agents train on.
     """
-    for attempt in range(_TRIES):
-        seed = (manifest.seed + episode + attempt * _STRIDE) % (MAX_SEED + 1)
-        scenario = Sampler(manifest.task, seed).sample()
-        if is_held_out(scenario) == held_out:
-            return seed, scenario
-    kind = "evaluation" if held_out else "training"
-    raise RuntimeError(
-        f"no {manifest.task.name} maze for {kind} in {_TRIES:,} tries: so small mazes have few layouts; "
-        "choose another seed, or no evaluation"
-    )
+    held_out = shard.split == "eval"
+    pairs = [draw_scenario(manifest.task, manifest.seed + number, held_out) for number in shard.episodes]
+    return [seed for seed, _ in pairs], [scenario for _, scenario in pairs]
 
 
 def _draw_ahead(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard, Drawn]]:

@@ -1,7 +1,6 @@
 """Pictures of a data set: trajectories with maps and views, diagrams, and a video."""
 
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from memory_maze.data.tracks import POINTS, Figures, Tracks, measure, tracks_of_
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import replacing
 from memory_maze.scenario import COLORS
+from memory_maze.video import write_video
 
 TRAJECTORIES, VIEWS = 6, 8  # on the sheet; a program draws as many views at once
 STEPS, FPS = 200, 8  # of the video
@@ -68,10 +68,7 @@ def write_pictures(out: Path, found: Inspection) -> list[Path]:
         imageio.imwrite(path, draw_sheet(clips))
     with replacing(visits) as path:
         draw_visits(path, found.figures)
-    with replacing(video) as path, warnings.catch_warnings():
-        # JAX warns of forks; the child becomes ffmpeg at once and never uses JAX.
-        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-        imageio.mimwrite(path, list(draw_video(clips[0])), fps=FPS, macro_block_size=16)
+    write_video(video, draw_video(clips[0]), FPS)
     return [sheet, visits, video]
 
 

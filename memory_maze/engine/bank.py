@@ -23,7 +23,7 @@ import numpy as np
 from memory_maze.files import cache_folder, replacing
 from memory_maze.observation import bit_rows, layout_of
 from memory_maze.processors import num_cores
-from memory_maze.sampler import make_generator
+from memory_maze.sampler import MAX_SEED, Sampler, make_generator
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task
 
@@ -34,6 +34,8 @@ HELD_OUT_LAYOUTS = 4096
 HELD_OUT_SHARE = 16
 _CHUNK = 1024
 _FORMAT = 1
+SEED_STRIDE = 1 << 20  # from a seed to the next one to try
+_TRIES = 4000
 
 
 @jax.tree_util.register_dataclass
@@ -195,6 +197,23 @@ def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
 def is_held_out(scenario: Scenario) -> bool:
     """Whether a scenario's layout is kept for evaluation."""
     return _is_kept(bit_rows(layout_of(scenario) == 0))
+
+
+def draw_scenario(task: Task, seed: int, held_out: bool) -> tuple[int, Scenario]:
+    """A scenario with a layout for evaluation, or with one for training, and the seed that it has.
+
+    It is the first of the seed, or of the first one a million or millions later whose layout is of the kind.
+    """
+    for attempt in range(_TRIES):
+        chosen = (seed + attempt * SEED_STRIDE) % (MAX_SEED + 1)
+        scenario = Sampler(task, chosen).sample()
+        if is_held_out(scenario) == held_out:
+            return chosen, scenario
+    kind = "evaluation" if held_out else "training"
+    raise RuntimeError(
+        f"no {task.name} maze for {kind} in {_TRIES:,} tries: so small mazes have few layouts; "
+        "choose another seed, or no evaluation"
+    )
 
 
 def _is_kept(walls: np.ndarray) -> bool:

@@ -1,8 +1,10 @@
-"""Policies that need no training: they know the maze, or nothing.
+"""Policies that need no training: they know the maze, or nothing. And by their names, those that had some.
 
     oracle    knows the map and goes to the target as fast as the six actions allow
     explorer  knows the map and wanders through all of it: the policy of the paper's data sets
     random    any of the six actions
+
+Trained agents that come with the package are folders in `memory_maze/assets/agents`.
 
 A policy is two pure functions of one maze's `State`, so that `vmap` runs it in thousands of mazes.
 """
@@ -10,6 +12,7 @@ A policy is two pure functions of one maze's `State`, so that `vmap` runs it in 
 import dataclasses
 import importlib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -21,6 +24,8 @@ import jax
 from memory_maze.engine.types import State
 
 POLICIES = ("oracle", "explorer", "random")
+AGENTS = Path(__file__).parent.parent / "assets" / "agents"
+_CONFIG = "config.json"
 
 
 class Sight(NamedTuple):
@@ -61,7 +66,10 @@ class Function:
 
 
 def load_policy(name: str) -> Policy:
-    """A policy by its name, or one of your own as "module:name": a policy, its class, or f(state, key)."""
+    """A policy by its name, a trained agent by its name or folder, or one of your own as "module:name".
+
+    Your own is a policy, its class, or f(state, key).
+    """
     if name == "oracle":
         from memory_maze.policies.oracle import Oracle
 
@@ -74,13 +82,13 @@ def load_policy(name: str) -> Policy:
         from memory_maze.policies.random import Random
 
         return Random()
-    if os.path.isdir(name):
-        return _load_agent(Path(name))
+    if (folder := find_agent(name)) is not None:
+        return _load_agent(folder)
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(
-            f"no policy {name!r}: there are {', '.join(POLICIES)}, your own as module:name, and folders of "
-            "trained agents"
+            f"no policy {name!r}: there are {', '.join([*POLICIES, *agent_names()])}, your own as "
+            "module:name, and folders of trained agents"
         )
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a command's path lacks the folder that it is called in
@@ -99,13 +107,39 @@ def load_policy(name: str) -> Policy:
     return policy
 
 
-def _load_agent(folder: Path) -> Policy:
-    """A trained agent."""
+def agent_names() -> list[str]:
+    """The trained agents that come with the package."""
+    return sorted(path.parent.name for path in AGENTS.glob(f"*/{_CONFIG}"))
+
+
+def find_agent(name: str) -> Path | None:
+    """The folder of a trained agent; your own comes before one of the package. None for other policies."""
+    if name in POLICIES:
+        return None
+    if os.path.isdir(name):
+        return Path(name)
+    return AGENTS / name if name in agent_names() else None
+
+
+def agent_task(folder: Path) -> str:
+    """The task that an agent was trained in."""
     try:
+        return str(json.loads((folder / _CONFIG).read_text())["task"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{folder}: no run or agent: {error}") from error
+
+
+def _load_agent(folder: Path) -> Policy:
+    try:
+        from safetensors import SafetensorError
+
         from memory_maze.agents.impala import Agent
         from memory_maze.training.run import load_network
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f'trained agents need {error.name}: pip install "memory-maze[train]"', name=error.name
         ) from error
-    return Agent(load_network(folder)[0])
+    try:
+        return Agent(load_network(folder)[0])
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: no agent, or a damaged one: {error}") from error

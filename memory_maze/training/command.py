@@ -15,7 +15,7 @@ class Train:
     algorithm: tyro.conf.Positional[Literal["impala"]]
     """Which agent."""
     out: Path
-    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights."""
+    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
     task: str = "9x9"
     """Which task."""
     preset: Literal["paper", "fast", "small", "debug"] = "paper"
@@ -32,6 +32,8 @@ class Train:
     """Seconds between two checkpoints."""
     log_every: float = 10.0
     """Seconds between two lines of metrics."""
+    evaluate: int = 100
+    """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -41,7 +43,8 @@ class Train:
         get_task(self.task)
         try:
             from memory_maze.agents.impala import PRESETS
-            from memory_maze.training.run import Run, train
+            from memory_maze.training.result import NAME, read_result, write_result
+            from memory_maze.training.run import Run, RunStoppedError, train
         except ModuleNotFoundError as error:
             remedy = 'pip install "memory-maze[train]"'
             raise ModuleNotFoundError(f"training needs {error.name}: {remedy}", name=error.name) from error
@@ -55,10 +58,33 @@ class Train:
             save_every=self.save_every,
         )
         console = Console()
-        with _Progress(console, run.steps, f"impala in {self.task}") as show:
-            train(run, self.out, show)
+        if (self.out / NAME).exists():
+            read_result(self.out)  # rather now than after hours: if it is damaged, this says so
+        try:
+            with _Progress(console, run.steps, f"impala in {self.task}") as show:
+                train(run, self.out, show)
+        except RunStoppedError:
+            write_result(self.out)
+            raise
+        result = write_result(self.out)
         console.print(f"trained: {self.out}", soft_wrap=True)
-        console.print(f"to play it: memory-maze evaluate {self.out} --task {self.task}", soft_wrap=True)
+        if self.evaluate:
+            self._evaluate(result)
+        console.print(f"to play it again: memory-maze evaluate {self.out}", soft_wrap=True)
+
+    def _evaluate(self, result: dict[str, Any]) -> None:
+        """Unless an earlier call did."""
+        from memory_maze.evaluate_command import evaluate_shown
+        from memory_maze.policies import load_policy
+        from memory_maze.tasks import get_task
+        from memory_maze.training.result import add_evaluation
+
+        done = [one["episodes"] for one in result["evaluations"] if one["engine"] == "jax"]
+        if done and done[0] >= self.evaluate:
+            return
+        policy = load_policy(str(self.out))
+        report = evaluate_shown(policy, get_task(self.task), self.evaluate, self.out.name)
+        add_evaluation(self.out, report | {"weights": result["weights"]})
 
 
 def override(config: Any, settings: tuple[str, ...]) -> Any:

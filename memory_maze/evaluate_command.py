@@ -1,0 +1,144 @@
+"""The command `memory-maze evaluate`."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+
+from memory_maze.scenario import Scenario
+from memory_maze.tasks import Task, get_task
+
+console = Console()
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Play whole episodes with a policy and report its score.
+
+    Trained agents play in mazes with layouts that no agent is trained in.
+    """
+
+    policy: tyro.conf.Positional[str]
+    """oracle, explorer, random, the folder of a run, a trained agent by its name (like impala-9x9), or your
+    own as module:name."""
+    task: str | None = None
+    """Which task; by default the one that the agent was trained in, and 9x9 for other policies."""
+    episodes: int = 100
+    """How many episodes, each in a maze of its own."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What simulates; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    seed: int = 0
+    """Seed of the first maze; the next ones have the next seeds."""
+    held_out: bool = False
+    """Play in mazes with layouts that no agent is trained in, as trained agents always do."""
+    json: Path | None = None
+    """File for the figures."""
+    video: Path | None = None
+    """File for a video (.mp4) of the first episode as the agent saw it; needs
+    `pip install "memory-maze[video]"`."""
+
+    def run(self) -> None:
+        from memory_maze.files import replacing
+        from memory_maze.machine import short_name
+        from memory_maze.policies import agent_task, find_agent, load_policy
+
+        if self.video is not None:
+            _check_video(self.video)
+        folder = find_agent(self.policy)
+        own = None if folder is None else agent_task(folder)
+        task = get_task(self.task or own or "9x9")
+        # Before they are read, as a run that goes on may write others meanwhile.
+        weights = None if folder is None else _hash(folder)
+        report = evaluate_shown(
+            load_policy(self.policy),
+            task,
+            self.episodes,
+            short_name(self.policy),
+            engine=self.engine,
+            seed=self.seed,
+            held_out=self.held_out or None,
+            video=self.video,
+        )
+        if self.video is not None:
+            console.print(f"written: {self.video}", soft_wrap=True)
+        if self.json is not None:
+            with replacing(self.json) as path:
+                path.write_text(json.dumps({"policy": short_name(self.policy)} | report, indent=2) + "\n")
+            console.print(f"written: {self.json}", soft_wrap=True)
+        if folder is not None and weights is not None:
+            _note(folder, report | {"weights": weights}, own)
+
+
+def evaluate_shown(
+    policy: Any, task: Task, episodes: int, name: str, *, video: Path | None = None, **settings: Any
+) -> dict[str, Any]:
+    """`evaluate` with a bar while it plays, and what came of it in words; the report says where it ran."""
+    from rich.progress import Progress
+
+    from memory_maze.evaluate import evaluate
+    from memory_maze.machine import describe_origin
+    from memory_maze.rollout import Recording
+    from memory_maze.video import write_episode
+
+    engine = settings.setdefault("engine", "jax")
+
+    def film(scenarios: list[Scenario], recording: Recording) -> None:
+        if video is not None:
+            write_episode(video, scenarios[0], recording, engine, name)
+
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(f"{name} in {task.name}", total=episodes * task.episode_steps())
+        advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
+        report = evaluate(policy, task, episodes, advance=advance, watch=film, **settings)
+    low, high = report["interval_95"]
+    where = " that no agent is trained in" if report["held_out"] else ""
+    console.print(
+        f"{name} in {task.name} on {engine}: {report['mean']:.2f} ({low:.2f} to {high:.2f} with 95 % "
+        f"confidence), {episodes} episodes in mazes{where or ' of their own'}",
+        soft_wrap=True,
+    )
+    for rival, share in report.get("share_of_paper", {}).items():
+        console.print(f"{100 * share:.0f} % of the paper's {rival}")
+    if bins := report["rewards_per_100_steps"]:
+        console.print(f"rewards in each 100 steps: {draw_bars(bins)}", soft_wrap=True, highlight=False)
+    return report | describe_origin()
+
+
+def draw_bars(values: list[float]) -> str:
+    """A line of bars with the first, the largest and the last value."""
+    bars = _BARS if console.encoding.startswith("utf") else "12345678"
+    top = max(values) or 1.0
+    line = "".join(bars[round(max(value, 0) / top * (len(bars) - 1))] for value in values)
+    return f"{line} {values[0]:.2f} at first, {values[-1]:.2f} at last, {max(values):.2f} at most"
+
+
+def _check_video(path: Path) -> None:
+    """Before minutes of playing, not after."""
+    from memory_maze.video import import_video
+
+    import_video()
+    if path.suffix != ".mp4":
+        raise ValueError(f"{path}: videos are .mp4 files")
+
+
+def _hash(folder: Path) -> str | None:
+    """Of the weights of a run; agents alone keep no results."""
+    from memory_maze.training.result import hash_weights, is_run
+
+    return hash_weights(folder) if is_run(folder) else None
+
+
+def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
+    """Adds a whole evaluation of the run's own task to its result."""
+    from memory_maze.training.result import NAME, add_evaluation
+
+    if report["task"] != own:
+        console.print(f"{folder / NAME} stays as it is: the agent was trained in {own}", soft_wrap=True)
+    elif add_evaluation(folder, report):
+        console.print(f"added to: {folder / NAME}", soft_wrap=True)
+    else:
+        console.print(f"{folder / NAME} stays as it is: it has more episodes already", soft_wrap=True)

@@ -1,0 +1,73 @@
+"""Videos: of any pictures, and of what an agent saw in an episode."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memory_maze.files import replacing
+from memory_maze.scenario import Scenario
+
+FPS = 12  # three times as fast as the benchmark's own clock
+_PICTURE, _TEXT = 448, 32  # pixels; both multiples of 16, as codecs want it
+
+
+def import_video() -> Any:
+    """imageio with what it needs for videos, or one line that says what is missing."""
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401
+        import PIL  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'pictures and videos need imageio: pip install "memory-maze[video]"', name=error.name
+        ) from error
+    return imageio
+
+
+def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
+    """Writes (H, W, 3) uint8 pictures as a video, whole or not at all."""
+    imageio = import_video()
+    with replacing(path) as temporary, warnings.catch_warnings():
+        # JAX warns of forks; the child becomes ffmpeg at once and never uses JAX.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        with imageio.get_writer(temporary, format="FFMPEG", fps=fps, macro_block_size=16) as writer:
+            for frame in frames:
+                writer.append_data(frame)
+
+
+def write_episode(path: Path, scenario: Scenario, recording: Any, engine: str, name: str) -> None:
+    """Writes a video of the first episode of a `Recording` as the agent saw it.
+
+    Pictures are drawn from where it was, by the engine that recorded it, and so are those that it saw.
+    """
+    from memory_maze.data.frames import Reader
+    from memory_maze.data.scenes import UNKNOWN_SEED, from_recording
+
+    first = type(recording)(*(array[:1] for array in recording))
+    scene = from_recording([scenario], [UNKNOWN_SEED], first)
+    times = np.arange(scene.length)[None]
+    pictures = Reader(scene, engine).read(np.zeros_like(times), times, ("image",))["image"][0]
+    write_video(path, draw_episode(np.asarray(pictures), first.rewards[0], name), FPS)
+
+
+def draw_episode(pictures: np.ndarray, rewards: np.ndarray, name: str) -> Iterator[np.ndarray]:
+    """What an agent saw, enlarged, with the step and the score below.
+
+    Args:
+        pictures: (S + 1, 64, 64, 3) uint8.
+        rewards: (S,) of the S actions.
+        name: Of the agent.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.load_default(size=18)
+    scores = np.concatenate([[0], np.cumsum(rewards)])
+    for step, picture in enumerate(pictures):
+        frame = Image.new("RGB", (_PICTURE, _PICTURE + _TEXT), "white")
+        frame.paste(Image.fromarray(picture).resize((_PICTURE, _PICTURE), Image.Resampling.NEAREST))
+        text = f"{name}   step {step}   score {scores[step]:.0f}"
+        ImageDraw.Draw(frame).text((8, _PICTURE + 5), text, fill="black", font=font)
+        yield np.asarray(frame)

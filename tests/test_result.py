@@ -1,0 +1,345 @@
+"""What comes of a run: its result file, the evaluation of its agent, and the agent alone."""
+
+import dataclasses
+import json
+import shutil
+
+import imageio.v2 as imageio
+import jax
+import numpy as np
+import pytest
+
+from memory_maze import TASKS, Sampler, policies, tasks
+from memory_maze.cli import main
+from memory_maze.engine.bank import draw_scenario, is_held_out
+from memory_maze.machine import ROOT
+from memory_maze.policies import Sight, load_policy
+from memory_maze.rollout import Recording
+from memory_maze.training.log import read_metrics
+from memory_maze.training.result import (
+    add_evaluation,
+    describe_ablation,
+    find_preset,
+    hash_weights,
+    read_result,
+    thin,
+    write_result,
+)
+
+STEPS = 200
+SHORT = {name: dataclasses.replace(task, seconds=STEPS / 4) for name, task in TASKS.items()}
+TRAIN = ["train", "impala", "--preset", "debug", "--layouts", "64", "--log-every", "0"]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Episodes of every task are short."""
+    for name, task in SHORT.items():
+        monkeypatch.setitem(tasks.TASKS, name, task)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of the command, with its evaluation."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, task in SHORT.items():
+            patch.setitem(tasks.TASKS, name, task)
+        main([*TRAIN, "--out", str(folder), "--steps", "64", "--evaluate", "2"])
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy to change."""
+    shutil.copytree(trained, tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def make_report(folder, **changes):
+    report = {"task": "9x9", "engine": "jax", "mean": 1.5, "std_error": 0.5, "episodes": 2}
+    report |= {"rewards_per_100_steps": [1.0, 0.5], "scores": [1.0, 2.0], "weights": hash_weights(folder)}
+    return report | changes
+
+
+def test_a_run_leaves_everything_that_a_report_needs(trained):
+    result = read_result(trained)
+    assert (result["agent"], result["preset"], result["changes"]) == ("impala", "debug", {})
+    assert (result["task"], result["seed"], result["ablation"]) == ("9x9", 0, None)
+    assert result["config"] == json.loads((trained / "config.json").read_text())
+    assert result["hardware"]["devices"] == "1 cpu"
+    assert result["versions"]["jax"] == jax.__version__
+    training, lines = result["training"], read_metrics(trained)
+    assert (training["steps"], training["steps_planned"]) == (64, 64)
+    assert training["seconds"] == lines[-1]["seconds"] > training["compile_seconds"] > 0
+    assert training["steps_per_second"] == np.median([line["steps_per_second"] for line in lines[1:]])
+    assert [point["steps"] for point in result["curve"]] == [16, 32, 48, 64]
+    assert result["curve"][0]["loss_entropy"] == pytest.approx(np.log(6), abs=0.01)
+    (report,) = result["evaluations"]
+    assert (report["engine"], report["episodes"], report["held_out"]) == ("jax", 2, True)
+    assert report["weights"] == result["weights"]
+    assert report["steps"] == STEPS
+    assert read_result(trained / "result.json") == result
+    text = (trained / "result.json").read_text()
+    assert str(trained.parent) not in text
+    assert str(ROOT) not in text
+
+
+def test_a_run_that_goes_on_counts_all_its_time_and_drops_the_old_evaluation(run):
+    before = read_result(run)
+    main([*TRAIN, "--out", str(run), "--steps", "96", "--evaluate", "0"])
+    after = read_result(run)
+    assert after["training"]["steps"] == 96
+    assert after["training"]["seconds"] > before["training"]["seconds"] + 0.01
+    assert after["training"]["compile_seconds"] > before["training"]["compile_seconds"]
+    assert [point["steps"] for point in after["curve"]] == [16, 32, 48, 64, 80, 96]
+    assert after["weights"] != before["weights"]
+    assert after["evaluations"] == []
+
+
+def test_training_that_is_complete_is_not_evaluated_again(run, capsys):
+    before = read_result(run)["evaluations"]
+    main([*TRAIN, "--out", str(run), "--steps", "64", "--evaluate", "2"])
+    assert read_result(run)["evaluations"] == before
+    assert "confidence" not in capsys.readouterr().out
+
+
+def test_each_engine_has_one_evaluation_of_the_present_weights(run):
+    assert add_evaluation(run, make_report(run, engine="mujoco"))
+    assert add_evaluation(run, make_report(run, episodes=100))
+    assert not add_evaluation(run, make_report(run, episodes=3))
+    found = {one["engine"]: one["episodes"] for one in read_result(run)["evaluations"]}
+    assert found == {"jax": 100, "mujoco": 2}
+    assert len(write_result(run)["evaluations"]) == 2
+    with pytest.raises(ValueError, match="was trained in 9x9, not in 11x11"):
+        add_evaluation(run, make_report(run, task="11x11"))
+    with pytest.raises(ValueError, match="weights have changed"):
+        add_evaluation(run, make_report(run, weights="others"))
+    assert len(read_result(run)["evaluations"]) == 2
+    # As if a run went on and was killed: what is known of the old weights is not said of the new ones.
+    content = bytearray((run / "agent.safetensors").read_bytes())
+    content[-1] ^= 1
+    (run / "agent.safetensors").write_bytes(content)
+    assert add_evaluation(run, make_report(run))
+    assert [one["weights"] for one in read_result(run)["evaluations"]] == [hash_weights(run)]
+
+
+def test_a_run_that_was_killed_is_read_and_evaluated(run):
+    whole = read_result(run)
+    (run / "result.json").unlink()
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"steps": 1000}))
+    result = read_result(run)
+    assert (result["training"]["steps"], result["training"]["steps_planned"]) == (64, 1000)
+    assert result["hardware"] is result["command"] is None
+    assert result["curve"] == whole["curve"]
+    add_evaluation(run, make_report(run))
+    assert read_result(run) == result | {"evaluations": [make_report(run)]}
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text[: len(text) // 2], "damaged"),
+        (lambda text: "", "damaged"),
+        (lambda text: "[]", "it is no object"),
+        (lambda text: text.replace('"curve"', '"bend"'), "curve is missing"),
+        (lambda text: text.replace('"compile_seconds"', '"x"'), "compile_seconds is missing in training"),
+        (lambda text: text.replace('"mean": ', '"mean": "a", "mine": '), "mean is 'a'"),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "newer version"),
+    ],
+)
+def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys):
+    path = run / "result.json"
+    path.write_text(damage(path.read_text()))
+    before = path.read_bytes()
+    for use in (read_result, write_result, lambda folder: add_evaluation(folder, make_report(folder))):
+        with pytest.raises(ValueError, match=words) as caught:
+            use(run)
+        assert str(path) in str(caught.value)
+        assert path.read_bytes() == before
+    # Before the training, not after it.
+    lines = (run / "metrics.jsonl").read_text()
+    with pytest.raises(SystemExit):
+        main([*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"])
+    assert str(path) in capsys.readouterr().err.replace("\n", "")
+    assert (run / "metrics.jsonl").read_text() == lines
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no run: it has neither result.json"):
+        read_result(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"missing.json"):
+        read_result(tmp_path / "missing.json")
+
+
+def test_long_curves_keep_the_mean_of_all_episodes():
+    rng = np.random.RandomState(0)
+    episodes = rng.randint(0, 5, 1234)
+    lines = [
+        {"steps": i, "seconds": 0.5 * i, "episodes": int(n), "return": float(i) if n else None}
+        for i, n in enumerate(episodes)
+    ]
+    curve = thin(lines)
+    assert 100 < len(curve) <= 200
+    size = curve[0]["steps"] + 1
+    assert [point["steps"] for point in curve] == [*range(size - 1, 1233, size), 1233]
+    for start, point in zip(range(0, 1234, size), curve, strict=True):
+        weights = episodes[start : start + size]
+        mean = np.average(np.arange(start, start + len(weights)), weights=weights) if weights.any() else None
+        assert point["return"] == (mean if mean is None else pytest.approx(mean))
+
+
+def test_agents_are_named_by_the_nearest_preset():
+    from memory_maze.agents.impala import PRESETS
+
+    fast = json.loads(json.dumps(dataclasses.asdict(PRESETS["fast"])))
+    assert find_preset("impala", fast) == ("fast", {})
+    assert find_preset("impala", fast | {"core": "none"}) == ("fast", {"core": "none"})
+    assert describe_ablation(fast) is None
+    assert describe_ablation(fast | {"core": "none"}) == "no memory"
+    assert describe_ablation(fast | {"forget_every": 50}) == "forgets every 50 steps"
+    assert find_preset("another", {"x": 1}) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "flags", "held_out"),
+    [
+        ("run", [], True),
+        ("run", ["--no-held-out"], True),
+        ("random", ["--held-out"], True),
+        ("random", [], False),
+    ],
+)
+def test_trained_agents_are_evaluated_in_held_out_mazes_only(
+    run, policy, flags, held_out, monkeypatch, tmp_path
+):
+    played = []
+
+    def play(policy, scenarios, steps, **settings):
+        played.extend(scenarios)
+        return Recording(None, np.zeros((len(scenarios), steps), np.uint8), None, None)
+
+    monkeypatch.setattr("memory_maze.evaluate.play", play)
+    name = str(run) if policy == "run" else policy
+    main(["evaluate", name, "--episodes", "40", "--seed", "5", "--json", str(tmp_path / "x.json"), *flags])
+    assert json.loads((tmp_path / "x.json").read_text())["held_out"] is held_out
+    kept = [is_held_out(scenario) for scenario in played]
+    assert len(kept) == 40
+    assert all(kept) if held_out else 0 < sum(kept) < 15
+    assert len({scenario.walls for scenario in played}) > 35
+
+
+def test_held_out_mazes_are_those_of_their_seeds():
+    seed, scenario = draw_scenario(TASKS["9x9"], 7, held_out=True)
+    assert scenario == Sampler(TASKS["9x9"], seed).sample()
+    assert draw_scenario(TASKS["9x9"], seed, held_out=True) == (seed, scenario)
+    assert not is_held_out(draw_scenario(TASKS["9x9"], 7, held_out=False)[1])
+
+
+def test_the_command_evaluates_a_run_and_adds_it_on_both_engines(run, capsys, tmp_path):
+    path = tmp_path / "out.json"
+    main(["evaluate", str(run), "--episodes", "3", "--engine", "mujoco", "--json", str(path)])
+    report = json.loads(path.read_text())
+    assert (report["task"], report["policy"], report["held_out"]) == ("9x9", "tiny", True)
+    assert str(tmp_path) not in path.read_text()
+    added = {one["engine"]: one for one in read_result(run)["evaluations"]}
+    assert added["mujoco"]["scores"] == report["scores"]
+    assert len(added["jax"]["scores"]) == 2
+    out = capsys.readouterr().out
+    assert "rewards in each 100 steps: " in out
+    assert "that no agent is trained in" in out
+    before = (run / "result.json").read_bytes()
+    main(["evaluate", str(run), "--episodes", "1", "--task", "11x11", "--engine", "mujoco"])
+    assert (run / "result.json").read_bytes() == before
+    assert "in 11x11 on mujoco" in capsys.readouterr().out
+
+
+@pytest.fixture
+def shipped(run, tmp_path, monkeypatch):
+    """An agent of the package, from a run."""
+    monkeypatch.setattr(policies, "AGENTS", tmp_path / "assets" / "agents")
+    folder = policies.AGENTS / "impala-tiny"
+    main(["export-agent", str(run), str(folder)])
+    return folder
+
+
+def test_an_agent_of_the_package_is_played_by_its_name(shipped, tmp_path, monkeypatch, capsys):
+    assert sorted(path.name for path in shipped.iterdir()) == ["agent.safetensors", "config.json"]
+    config = json.loads((shipped / "config.json").read_text())
+    (shipped / "config.json").write_text(json.dumps(config | {"task": "11x11"}))
+    main(["evaluate", "impala-tiny", "--episodes", "1", "--engine", "mujoco"])
+    assert "impala-tiny in 11x11 on mujoco" in capsys.readouterr().out
+    # Nothing is written into the package.
+    assert len(list(shipped.iterdir())) == 2
+    monkeypatch.chdir(tmp_path)
+    settings = ["--episodes", "2", "--steps", "8", "--engine", "mujoco"]
+    main(["collect", "--policy", "impala-tiny", "--out", "data", *settings])
+    assert len(list((tmp_path / "data").glob("train*"))) == 1
+    with pytest.raises(SystemExit):
+        main(["evaluate", "impala-other"])
+    assert "there are oracle, explorer, random, impala-tiny, your own" in capsys.readouterr().err
+    # A folder of your own comes before an agent of the package.
+    (tmp_path / "impala-tiny").mkdir()
+    with pytest.raises(ValueError, match="no run or agent"):
+        load_policy("impala-tiny")
+
+
+def test_weights_of_half_the_size_give_the_same_logits(run, shipped):
+    sizes = [(folder / "agent.safetensors").stat().st_size for folder in (run, shipped)]
+    assert sizes[1] < 0.7 * sizes[0]  # names take some of it
+    images = jax.random.randint(jax.random.key(0), (8, 64, 64, 3), 0, 256).astype(np.uint8)
+    logits = []
+    for name in (str(run), "impala-tiny"):
+        network = load_policy(name).network
+        carry = network.core.initial()
+        assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(carry))
+        for image in images:
+            carry, out = network.step(carry, Sight(image, np.float32(0), np.int32(1), np.bool_(False)))
+        logits.append(np.asarray(out))
+    assert np.abs(logits[0]).max() > 1e-3
+    np.testing.assert_allclose(*logits, atol=2e-3 * np.abs(logits[0]).max())
+
+
+def test_wrong_exports_are_refused(run, shipped, capsys):
+    before = (run / "agent.safetensors").read_bytes()
+    with pytest.raises(SystemExit):
+        main(["export-agent", str(shipped), str(run)])
+    assert "a run needs its own weights" in capsys.readouterr().err
+    assert (run / "agent.safetensors").read_bytes() == before
+    (shipped / "agent.safetensors").write_bytes(before[:100])
+    for arguments in (["export-agent", str(shipped), str(shipped.parent / "b")], ["evaluate", str(shipped)]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "damaged" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes ffmpeg
+@pytest.mark.parametrize(("policy", "engine"), [("random", "jax"), ("agent", "mujoco")])
+def test_a_video_shows_every_picture_of_the_first_episode(trained, tmp_path, engine, policy, monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "9x9", dataclasses.replace(TASKS["9x9"], seconds=10))
+    path = tmp_path / "walk.mp4"
+    name = str(shutil.copytree(trained, tmp_path / "tiny")) if policy == "agent" else policy
+    main(["evaluate", name, "--episodes", "2", "--engine", engine, "--video", str(path)])
+    with imageio.get_reader(path) as video:
+        assert video.count_frames() == 41
+        first = video.get_data(0)
+    task = TASKS["9x9"]
+    scenario = draw_scenario(task, 0, True)[1] if policy == "agent" else Sampler(task, 0).sample()
+    seen = first_picture(scenario, engine).repeat(7, axis=0).repeat(7, axis=1).astype(int)
+    assert np.abs(first[:448] - seen).mean() < 12  # of 255: videos lose some
+
+
+def first_picture(scenario, engine):
+    from memory_maze.simulation import Simulation
+
+    simulation = Simulation("9x9", scenario=scenario, engine=engine, image_only_obs=True)
+    image = simulation.reset()
+    simulation.close()
+    return image
+
+
+def test_videos_are_refused_before_anything_is_played(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", "random", "--video", str(tmp_path / "walk.gif")])
+    assert "videos are .mp4 files" in capsys.readouterr().err
