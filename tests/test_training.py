@@ -25,6 +25,7 @@ from memory_maze.models.nets import halve
 from memory_maze.policies import Sight, load_policy
 from memory_maze.training import loop, run
 from memory_maze.training.command import override
+from memory_maze.training.devices import make_mesh
 from memory_maze.training.log import read_metrics
 from memory_maze.training.run import Run, load_network, train
 
@@ -128,9 +129,14 @@ def batch():
     return Batch(Env("9x9", image_only_obs=True, layouts=64), DEBUG.environments)
 
 
-def test_what_is_played_is_what_the_environment_says(batch):
-    training = loop.begin(jax.random.key(0), batch, DEBUG)
-    play, sequences, _ = jax.jit(loop.unroll, static_argnums=3)(training.network, training.play, batch, DEBUG)
+@pytest.fixture(scope="module")
+def training(batch):
+    return loop.begin(jax.random.key(0), batch, DEBUG, make_mesh())
+
+
+def test_what_is_played_is_what_the_environment_says(batch, training):
+    unroll = jax.jit(loop.unroll, static_argnums=3)
+    play, sequences, _ = unroll(training.network, training.play, batch, DEBUG, jnp.arange(4))
     states, images = training.play.states, [training.play.sights.image]
     for actions in sequences.actions:
         states, timesteps = batch.step(states, actions)
@@ -138,17 +144,17 @@ def test_what_is_played_is_what_the_environment_says(batch):
     np.testing.assert_array_equal(sequences.sights.image, jnp.stack(images))
     np.testing.assert_array_equal(sequences.sights.action[1:], sequences.actions)
     groups = loop.divide(sequences, DEBUG)
-    np.testing.assert_array_equal(groups.sights.image[1, :, 0], sequences.sights.image[:, 2])
+    np.testing.assert_array_equal(groups.sights.image[1, :, 0], sequences.sights.image[:, 1])
     np.testing.assert_array_equal(play.sights.image, images[-1])
 
 
-def test_episodes_end_and_begin_while_playing():
+def test_episodes_end_and_begin_while_playing(training):
     batch = Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
-    training = loop.begin(jax.random.key(0), batch, DEBUG)
     states = training.play.states
     steps = jnp.array([8, 6, 5, 0])  # of 8: over, ends and begins, ends at the last action, goes on
     play = training.play._replace(states=dataclasses.replace(states, step=steps))
-    after, sequences, metrics = jax.jit(loop.unroll, static_argnums=3)(training.network, play, batch, DEBUG)
+    unroll = jax.jit(loop.unroll, static_argnums=3)
+    after, sequences, metrics = unroll(training.network, play, batch, DEBUG, jnp.arange(4))
     assert np.asarray(sequences.sights.first[1:]).T.tolist() == [
         [True, False, False, False],
         [False, False, True, False],
@@ -161,7 +167,7 @@ def test_episodes_end_and_begin_while_playing():
     np.testing.assert_array_equal(after.states.maze.walls[3], states.maze.walls[3])
     assert int(metrics["episodes"]) == 0, "none of them was played from its start"
     with pytest.raises(ValueError, match="shorter than an episode of 8"):
-        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8))
+        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8), make_mesh())
 
 
 def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
@@ -192,7 +198,7 @@ def test_a_trained_agent_is_a_policy_on_both_engines(tmp_path):
 
 
 def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
-    def spoil(training, batch, config):
+    def spoil(training, batch, config, mesh):
         metrics = {"episodes": 0, "return_sum": 0.0, "loss_total": jnp.nan}
         return training._replace(steps=training.steps + 1), metrics
 

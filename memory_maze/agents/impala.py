@@ -169,9 +169,12 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def update(
-    network: Network, optimizer_state: Any, batch: Sequence, config: Config
+    network: Network, optimizer_state: Any, batch: Sequence, config: Config, axis: str | None = None
 ) -> tuple[Network, Any, dict[str, jax.Array]]:
-    """One gradient step on sequences with their axis B second, and first in the carry."""
+    """One gradient step on sequences with their axis B second, and first in the carry.
+
+    With the name of a mapped axis, on those of all devices together.
+    """
 
     def mean_loss(network: Network) -> tuple[jax.Array, Losses]:
         losses = jax.vmap(loss, in_axes=(None, _AXES, None))(network, batch, config)
@@ -179,6 +182,8 @@ def update(
         return losses.total, losses
 
     gradients, losses = eqx.filter_grad(mean_loss, has_aux=True)(network)
+    if axis is not None:
+        gradients, losses = jax.lax.pmean((gradients, losses), axis)
     changes, optimizer_state = make_optimizer(config).update(gradients, optimizer_state)
     network = eqx.apply_updates(network, changes)
     metrics = {f"loss_{name}": value for name, value in losses._asdict().items()}

@@ -19,7 +19,7 @@ _KEPT = 2  # checkpoints
 
 
 class Checkpoints:
-    """The checkpoints of a run, the last ones of which are kept."""
+    """The checkpoints of a run, the last ones of which are kept. Of several hosts all do the same."""
 
     def __init__(self, folder: Path) -> None:
         options = ocp.CheckpointManagerOptions(max_to_keep=_KEPT)
@@ -37,7 +37,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
 
     def restore(self, template: Any) -> Any:
-        """The last one, as a tree like the template."""
+        """The last one, as a tree like the template, on the devices that it names."""
         wanted = to_arrays(template)
         arrays = self._manager.restore(self.latest, args=ocp.args.StandardRestore(wanted))
         return from_arrays(dict(arrays), template)
@@ -66,7 +66,7 @@ def from_arrays(arrays: dict[str, Any], template: Any) -> Any:
     def take(path: Any, leaf: Any) -> jax.Array:
         name = _name(path)
         if not math.prod(leaf.shape):
-            return jnp.zeros(leaf.shape, leaf.dtype)
+            return jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding)
         if name not in arrays:
             raise ValueError(f"the file lacks {name}: it is of another network")
         array = jnp.asarray(arrays[name])
@@ -91,7 +91,8 @@ def _plain(leaf: Any) -> Any:
     if not _is_key(leaf):
         return leaf
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.eval_shape(jax.random.key_data, leaf)
+        data = jax.eval_shape(jax.random.key_data, leaf)
+        return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=leaf.sharding)
     return jax.random.key_data(leaf)
 
 

@@ -1,17 +1,25 @@
-"""Environment, policy and learner in one program: the Anakin pattern (Hessel et al. 2021)."""
+"""Environment, policy and learner in one program: the Anakin pattern (Hessel et al. 2021).
 
+Each device plays its share of the mazes and learns from it, and gradients are averaged over all devices. What
+happens in a maze does not depend on how many there are.
+"""
+
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from memory_maze.agents import impala
 from memory_maze.agents.impala import Config, Network, Sequence
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.types import State, Timestep
+from memory_maze.options import ACTIONS
 from memory_maze.policies import Sight
+from memory_maze.training.devices import AXIS, SAME, SHARED_OUT, check_divides
 
 
 class Play(NamedTuple):
@@ -34,22 +42,46 @@ class Training(NamedTuple):
     steps: jax.Array  # () int32: iterations
 
 
-def begin(key: jax.Array, batch: Batch, config: Config) -> Training:
-    """A new run."""
+LAYOUT: Any = Training(SAME, SAME, Play(*[SHARED_OUT] * 5, key=SAME), SAME)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "mesh"))
+def begin(key: jax.Array, batch: Batch, config: Config, mesh: Mesh) -> Training:
+    """A new run. `batch` is of all mazes, and the same on all devices."""
+    check_divides(config.environments, "environments", mesh)
+    check_divides(config.sequences, "sequences", mesh)
     if config.length >= batch.env.episode_steps:
         raise ValueError(
             f"{config.length} actions in a sequence: it must be shorter than an episode of "
             f"{batch.env.episode_steps}, for no maze may be reset twice in it"
         )
-    network_key, reset_key, play_key = jax.random.split(key, 3)
-    network = Network(network_key, config)
-    states, timesteps = batch.reset(reset_key)
-    count = config.environments
-    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial())
-    sights = see(timesteps, jnp.zeros(count, jnp.int32))
-    play = Play(states, sights, carry, jnp.zeros(count), jnp.zeros(count, bool), play_key)
-    optimizer = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
-    return Training(network, optimizer, play, jnp.int32(0))
+
+    def begin_share(key: jax.Array, batch: Batch) -> Training:
+        network_key, reset_key, play_key = jax.random.split(key, 3)
+        network = Network(network_key, config)
+        share, mazes = share_out(batch)
+        states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes])
+        count = share.num
+        carry = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial()
+        )
+        sights = see(timesteps, jnp.zeros(count, jnp.int32))
+        play = Play(states, sights, carry, jnp.zeros(count), jnp.zeros(count, bool), play_key)
+        optimizer = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
+        return Training(network, optimizer, play, jnp.int32(0))
+
+    return _on_all(begin_share, mesh, (SAME, SAME), LAYOUT)(key, batch)
+
+
+def share_out(batch: Batch) -> tuple[Batch, jax.Array]:
+    """The part of a device, and the numbers of its mazes."""
+    count = batch.num // jax.lax.axis_size(AXIS)
+    return dataclasses.replace(batch, num=count), jax.lax.axis_index(AXIS) * count + jnp.arange(count)
+
+
+def _on_all(function: Any, mesh: Mesh, inputs: Any, outputs: Any) -> Any:
+    # Unchecked, for JAX would sum gradients over the devices by itself, in each step of each recurrence.
+    return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
 
 
 def see(timesteps: Timestep, actions: jax.Array) -> Sight:
@@ -57,15 +89,24 @@ def see(timesteps: Timestep, actions: jax.Array) -> Sight:
     return Sight(timesteps.observation, timesteps.reward, actions, timesteps.first)
 
 
-@functools.partial(jax.jit, static_argnames="config", donate_argnames="training")
-def iterate(training: Training, batch: Batch, config: Config) -> tuple[Training, dict[str, jax.Array]]:
+@functools.partial(jax.jit, static_argnames=("config", "mesh"), donate_argnames="training")
+def iterate(
+    training: Training, batch: Batch, config: Config, mesh: Mesh
+) -> tuple[Training, dict[str, jax.Array]]:
     """Plays `length` steps in all mazes, then learns from them in groups."""
-    play, sequences, metrics = unroll(training.network, training.play, batch, config)
+    share = functools.partial(_iterate_share, config=config)
+    return _on_all(share, mesh, (LAYOUT, SAME), (LAYOUT, SAME))(training, batch)
+
+
+def _iterate_share(training: Training, batch: Batch, config: Config) -> tuple[Training, dict[str, jax.Array]]:
+    share, mazes = share_out(batch)
+    play, sequences, metrics = unroll(training.network, training.play, share, config, mazes)
+    metrics = jax.lax.psum(metrics, AXIS)
     arrays, rest = eqx.partition(training.network, eqx.is_array)
 
     def learn(learner: tuple, group: Sequence) -> tuple:
         arrays, optimizer = learner
-        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config)
+        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, AXIS)
         return (eqx.filter(network, eqx.is_array), optimizer), losses
 
     (arrays, optimizer), losses = jax.lax.scan(learn, (arrays, training.optimizer), divide(sequences, config))
@@ -74,16 +115,16 @@ def iterate(training: Training, batch: Batch, config: Config) -> tuple[Training,
 
 
 def unroll(
-    network: Network, play: Play, batch: Batch, config: Config
+    network: Network, play: Play, batch: Batch, config: Config, mazes: jax.Array
 ) -> tuple[Play, Sequence, dict[str, jax.Array]]:
-    """Plays, and tells what happened and how episodes ended."""
+    """Plays, and tells what happened and how episodes ended; `mazes` (B,) are their numbers among all."""
     # Once for all steps: drawing is dear, and no maze is reset twice in them.
     starts = batch.draw_next(play.states)
+    key, noise_key = jax.random.split(play.key)
 
-    def step(play: Play, _: None) -> tuple[Play, tuple]:
-        key, action_key = jax.random.split(play.key)
+    def step(play: Play, noise: jax.Array) -> tuple[Play, tuple]:
         carry, logits = jax.vmap(network.step)(play.carry, play.sights)
-        actions = jax.random.categorical(action_key, logits)
+        actions = jnp.argmax(logits + noise, axis=1).astype(jnp.int32)
         states, timesteps = batch.step(play.states, actions, starts)
         returns = play.returns + timesteps.reward
         ended = timesteps.truncated & play.whole
@@ -97,21 +138,33 @@ def unroll(
         )
         return after, (play.sights, actions, logits, jnp.where(ended, returns, 0.0), ended)
 
-    after, (sights, actions, logits, returns, ended) = jax.lax.scan(step, play, length=config.length)
+    noise = draw_noise(noise_key, mazes, config.length)
+    after, (sights, actions, logits, returns, ended) = jax.lax.scan(step, play._replace(key=key), noise)
     sights = jax.tree.map(lambda many, last: jnp.concatenate([many, last[None]]), sights, after.sights)
-    metrics = {"episodes": ended.sum(), "return_sum": returns.sum(), "reward": sights.reward[1:].mean()}
+    # Parts of sums over all mazes.
+    reward = sights.reward[1:].sum() / (config.environments * config.length)
+    metrics = {"episodes": ended.sum(), "return_sum": returns.sum(), "reward": reward}
     return after, Sequence(play.carry, sights, actions, logits), metrics
 
 
+def draw_noise(key: jax.Array, mazes: jax.Array, length: int) -> jax.Array:
+    """(T, B, 6) Gumbel noise: the action with the largest sum of logit and noise has its softmax's chance.
+
+    A maze's is the same on whichever device it is.
+    """
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, mazes)
+    return jax.vmap(lambda key: jax.random.gumbel(key, (length, len(ACTIONS))), out_axes=1)(keys)
+
+
 def divide(sequences: Sequence, config: Config) -> Sequence:
-    """Groups of sequences on a new leading axis."""
+    """Groups of sequences on a new leading axis: each k-th, so that any number of devices has the same."""
     groups = config.environments // config.sequences
 
     def by_maze(leaf: jax.Array) -> jax.Array:
-        return leaf.reshape(groups, config.sequences, *leaf.shape[1:])
+        return jnp.moveaxis(leaf.reshape(-1, groups, *leaf.shape[1:]), 1, 0)
 
     def by_time(leaf: jax.Array) -> jax.Array:
-        return jnp.moveaxis(leaf.reshape(len(leaf), groups, config.sequences, *leaf.shape[2:]), 1, 0)
+        return jnp.moveaxis(leaf.reshape(len(leaf), -1, groups, *leaf.shape[2:]), 2, 0)
 
     return Sequence(
         jax.tree.map(by_maze, sequences.carry),

@@ -1,24 +1,35 @@
 """Trains an agent from start to end: `memory-maze train impala`."""
 
 import dataclasses
+import functools
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from memory_maze.agents.impala import Config, Network
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs
 from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
+from memory_maze.training.devices import (
+    Agreement,
+    check_same_on_all,
+    is_first,
+    local_copy,
+    make_mesh,
+    place,
+    put_on_all,
+)
 from memory_maze.training.log import Log
-from memory_maze.training.loop import Training, begin, iterate
+from memory_maze.training.loop import LAYOUT, Training, begin, iterate
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 
@@ -53,27 +64,48 @@ class RunStoppedError(RuntimeError):
     """The run was asked to stop, and has saved itself."""
 
 
-def train(run: Run, out: Path, show: Show = lambda metrics: None) -> Network:
+def train(
+    run: Run,
+    out: Path,
+    show: Show = lambda metrics: None,
+    devices: Sequence[jax.Device] | None = None,
+) -> Network:
     """Trains until the run's steps are made; goes on where an earlier call stopped.
 
-    Raises `RunStoppedError` after Ctrl-C or SIGTERM, and another `RuntimeError` if a loss is no number.
-    In both cases the folder holds a checkpoint to go on from.
+    It runs on some devices, or on all of all hosts; an earlier call may have had others. Each host calls it
+    with the same arguments and a folder that they share; only the first one shows and writes metrics.
+
+    Raises `RunStoppedError` after Ctrl-C or SIGTERM on any host, and another `RuntimeError` if a loss is no
+    number. In both cases the folder holds a checkpoint to go on from.
     """
     began = time.perf_counter()
     cache_programs()
-    batch = Batch(Env(run.task, image_only_obs=True, layouts=run.layouts), run.agent.environments)
+    mesh = make_mesh(devices)
+    check_same_on_all("what they train", run.describe())
+    env = Env(run.task, image_only_obs=True, layouts=run.layouts)
+    batch = put_on_all(mesh, Batch(env, run.agent.environments))
     _check_same(run, out)
+    key = put_on_all(mesh, jax.random.key(run.seed))
+    # Also refuses what cannot be trained, before anything is written.
+    shapes = jax.eval_shape(functools.partial(begin, config=run.agent, mesh=mesh), key, batch)
     checkpoints = Checkpoints(out / "checkpoints")
-    training = _resume(run, batch, checkpoints)
-    log = Log(out, int(training.steps) * run.iteration_steps)
-    save_agent(out, training.network, run.describe())
+    check_same_on_all(f"the checkpoints in {out}, a folder that all must share", checkpoints.latest)
+    if checkpoints.latest is None:
+        training = begin(key, batch, run.agent, mesh)
+    else:
+        training = checkpoints.restore(place(mesh, LAYOUT, shapes))
+    saver = _Saver(run, out, checkpoints)
+    saver.save_weights(training)
+    steps = int(training.steps)
+    log = Log(out, steps * run.iteration_steps) if is_first() else None
+    meter = _Meter(run, steps, began - (log.seconds if log else 0.0))
     try:
-        meter = _Meter(run, int(training.steps), began - log.seconds)
-        training = _go_on(run, training, batch, log, show, _Saver(run, out, checkpoints), meter)
+        training = _go_on(run, training, batch, mesh, _Teller(log, show), saver, meter)
     finally:
         checkpoints.close()
-        log.close()
-    return training.network
+        if log:
+            log.close()
+    return local_copy(training.network)
 
 
 def _check_same(run: Run, out: Path) -> None:
@@ -94,13 +126,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _resume(run: Run, batch: Batch, checkpoints: Checkpoints) -> Training:
-    key = jax.random.key(run.seed)
-    if checkpoints.latest is None:
-        return begin(key, batch, run.agent)
-    return checkpoints.restore(eqx.filter_eval_shape(begin, key, batch, run.agent))
-
-
 @dataclasses.dataclass
 class _Saver:
     run: Run
@@ -108,41 +133,62 @@ class _Saver:
     checkpoints: Checkpoints
     saved: float = dataclasses.field(default_factory=time.perf_counter)
 
+    @property
+    def due(self) -> bool:
+        return time.perf_counter() - self.saved > self.run.save_every
+
     def save(self, training: Training) -> None:
         self.checkpoints.save(int(training.steps), training)
-        save_agent(self.out, training.network, self.run.describe())
+        self.save_weights(training)
         self.saved = time.perf_counter()
 
-    def save_if_due(self, training: Training) -> None:
-        if time.perf_counter() - self.saved > self.run.save_every:
-            self.save(training)
+    def save_weights(self, training: Training) -> None:
+        if is_first():
+            save_agent(self.out, training.network, self.run.describe())
+
+
+class _Wishes(NamedTuple):
+    """What is due, or asked for."""
+
+    tell: bool
+    save: bool
+    stop: bool
 
 
 def _go_on(
-    run: Run, training: Training, batch: Batch, log: Log, show: Show, saver: _Saver, meter: "_Meter"
+    run: Run, training: Training, batch: Batch, mesh: Mesh, tell: "_Teller", saver: _Saver, meter: "_Meter"
 ) -> Training:
-    stop = _StopRequest()
-    with stop:
+    agree = Agreement(mesh)
+    with _StopRequest() as stop:
         for _ in range(int(training.steps), math.ceil(run.steps / run.iteration_steps)):
-            training, metrics = iterate(training, batch, run.agent)
+            training, metrics = iterate(training, batch, run.agent, mesh)
             meter.add(metrics)
-            if meter.due or stop.asked:
-                line = meter.read()
-                _check_finite(line)
-                log.write(line)
-                show(line)
-                saver.save_if_due(training)
-            if stop.asked:
+            wishes = _Wishes(*agree(_Wishes(meter.due, saver.due, stop.asked)))
+            if any(wishes):
+                tell(meter.read())
+            if wishes.save or wishes.stop:
                 saver.save(training)
+            if wishes.stop:
                 steps = int(training.steps) * run.iteration_steps
                 raise RunStoppedError(f"saved after {steps:,} steps; run it again to go on: {saver.out}")
     if meter.pending:
-        line = meter.read()
-        _check_finite(line)
-        log.write(line)
-        show(line)
+        tell(meter.read())
     saver.save(training)
     return training
+
+
+@dataclasses.dataclass
+class _Teller:
+    """Writes and shows metrics, on the first host."""
+
+    log: Log | None
+    show: Show
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        _check_finite(line)
+        if self.log:
+            self.log.write(line)
+            self.show(line)
 
 
 def _check_finite(line: dict[str, Any]) -> None:
