@@ -24,7 +24,7 @@ def test_help_names_every_command():
     result = run("--help")
     assert result.returncode == 0
     commands = ["demo", "tasks", "scenario", "info", "evaluate", "train"]
-    commands += ["export-agent", "collect", "convert", "inspect", "export", "compare-engines"]
+    commands += ["export-agent", "report", "collect", "convert", "inspect", "export", "compare-engines"]
     for command in commands:
         assert command in result.stdout
 

@@ -58,6 +58,7 @@ def run(trained, tmp_path):
 
 def make_report(folder, **changes):
     report = {"task": "9x9", "engine": "jax", "mean": 1.5, "std_error": 0.5, "episodes": 2}
+    report["held_out"] = True
     report |= {"rewards_per_100_steps": [1.0, 0.5], "scores": [1.0, 2.0], "weights": hash_weights(folder)}
     return report | changes
 
@@ -113,6 +114,8 @@ def test_each_engine_has_one_evaluation_of_the_present_weights(run):
     assert len(write_result(run)["evaluations"]) == 2
     with pytest.raises(ValueError, match="was trained in 9x9, not in 11x11"):
         add_evaluation(run, make_report(run, task="11x11"))
+    with pytest.raises(ValueError, match="mazes that no agent is trained in"):
+        add_evaluation(run, make_report(run, held_out=False))
     with pytest.raises(ValueError, match="weights have changed"):
         add_evaluation(run, make_report(run, weights="others"))
     assert len(read_result(run)["evaluations"]) == 2

@@ -69,6 +69,7 @@ _KINDS: dict[str, Any] = {
             "mean": _NUMBER,
             "std_error": _NUMBER | None,
             "episodes": int,
+            "held_out": bool,
             "rewards_per_100_steps": [_NUMBER],
             "scores": [_NUMBER],
             "weights": str,
@@ -104,6 +105,8 @@ def add_evaluation(folder: Path, report: dict[str, Any]) -> bool:
             raise ValueError(
                 f"{folder}: its weights have changed since they were evaluated: evaluate it again"
             )
+        if not report["held_out"]:
+            raise ValueError(f"{folder}: results are of mazes that no agent is trained in: use held_out")
         if report["task"] != result["task"]:
             raise ValueError(f"{folder} was trained in {result['task']}, not in {report['task']}")
         if result["weights"] != now:  # was trained further, and killed

@@ -1,0 +1,1 @@
+"""Reports: tables and figures as functions of result files."""

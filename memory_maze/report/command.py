@@ -1,0 +1,87 @@
+"""The command `memory-maze report`."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Set the scores of trained agents beside the paper's; with --out also as Markdown and figures."""
+
+    what: tyro.conf.Positional[Literal["online"]]
+    """online: agents that learn by playing."""
+    results: tyro.conf.Positional[tuple[Path, ...]] = (Path("results/online"),)
+    """Runs, their result files (result.json of a run, under any name), or folders of these."""
+    out: Path | None = None
+    """Folder for report.md, scores.json, curves.png and episode.png; needs
+    `pip install "memory-maze[plots]"`."""
+    policies: Path = Path("results/policies.json")
+    """What benchmarks/policies.py wrote: the oracle's rewards over the episode are drawn if it is there."""
+
+    def run(self) -> None:
+        from memory_maze.report.scores import columns, find_results, group, make_rows
+        from memory_maze.report.tables import make_table
+
+        if self.out is not None and importlib.util.find_spec("matplotlib") is None:
+            raise ModuleNotFoundError(
+                'figures need matplotlib: pip install "memory-maze[plots]"', name="matplotlib"
+            )
+        groups = group(find_results(self.results))
+        console.print(make_table(make_rows(groups), columns(groups)))
+        if self.out is not None:
+            for path in write_report(self.out, groups, read_oracle(self.policies)):
+                console.print(f"written: {path}", soft_wrap=True)
+
+
+def write_report(out: Path, groups: list[Any], oracle: dict[str, list[float]]) -> list[Path]:
+    """Writes the tables and the figures that there is something for; returns where they are."""
+    from memory_maze.files import replacing
+    from memory_maze.report import figures, tables
+    from memory_maze.report.scores import columns, make_rows
+
+    curves, episode, scores, page = (
+        out / name for name in ("curves.png", "episode.png", "scores.json", "report.md")
+    )
+    written = []
+    drawn = {curves: figures.draw_curves(groups), episode: figures.draw_episodes(groups, oracle)}
+    for place, figure in drawn.items():
+        if figure is not None:
+            with replacing(place) as path:
+                figure.savefig(path, format="png")
+            written.append(place)
+    rows = make_rows(groups)
+    with replacing(scores) as path:
+        path.write_text(json.dumps(tables.describe_scores(rows, groups), indent=1) + "\n")
+    pictures = {
+        curves: "Episode returns in training; bands reach from the lowest to the highest run.",
+        episode: "Rewards over the episode: who remembers the maze gets faster.",
+    }
+    parts = ["# Online benchmark", tables.make_markdown(rows, columns(groups)).rstrip(), tables.NOTE]
+    parts += [f"![{text}]({path.name})\n\n{text}" for path, text in pictures.items() if path in written]
+    parts += ["## Runs", tables.make_run_table(groups).rstrip()]
+    with replacing(page) as path:
+        path.write_text("\n\n".join(parts) + "\n")
+    return [page, scores, *written]
+
+
+def read_oracle(path: Path) -> dict[str, list[float]]:
+    """The oracle's rewards in 100 steps by task; nothing without the file."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text()).values()
+        return {
+            one["task"]: one["rewards_per_100_steps"]
+            for one in found
+            if (one["policy"], one["engine"]) == ("oracle", "jax")
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: not what benchmarks/policies.py writes: {error}") from error

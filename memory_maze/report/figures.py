@@ -1,0 +1,143 @@
+"""Figures of trained agents: how they learn, and how they get better within an episode."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memory_maze import paper
+from memory_maze.evaluate import BIN
+from memory_maze.report.scores import ENGINES, Group, sort_tasks
+
+# Okabe and Ito's colours, which the colour-blind tell apart; greys are the paper's and the oracle's.
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c510a")
+_RIVALS = {"IMPALA": ("#555555", (0, (5, 2))), "Dreamer (TBTT)": ("#999999", (0, (1.5, 1.5)))}
+_ORACLE = {"color": "#222222", "linestyle": (0, (1, 1.5)), "linewidth": 2}
+_STYLES = {"jax": "-", "mujoco": (0, (4, 1.5))}
+_GRID = 100  # points of a mean curve
+
+
+def draw_curves(groups: Sequence[Group]) -> Any:
+    """Returns against steps, a panel for each task; None if there is nothing to draw."""
+    curves = {
+        (task, one.name): found
+        for one in groups
+        for task in one.tasks
+        if (found := [curve for result in one.of_task(task) if len(curve := read_curve(result)) > 1])
+    }
+    tasks = sort_tasks(task for task, _ in curves)
+    if not tasks:
+        return None
+    figure, panels = _make_panels(tasks)
+    for task, axes in panels.items():
+        tops = [0.5]
+        for one, color in zip(groups, itertools.cycle(_COLORS), strict=False):
+            if (task, one.name) in curves:
+                tops.append(_draw_curve(axes, curves[task, one.name], one.name, color))
+        for name, (color, style) in _RIVALS.items():
+            if task in paper.SCORES[name]:
+                score = paper.SCORES[name][task].mean
+                label = f"{name}, the paper's at 100M steps"
+                axes.axhline(score, color=color, linestyle=style, linewidth=1.8, label=label, zorder=1)
+                tops.append(score)
+        ends = [curve[-1, 0] for (other, _), found in curves.items() if other == task for curve in found]
+        axes.set(ylim=(0, 1.08 * max(tops)), xlim=(0, max(ends)))
+        axes.set(xlabel="steps (millions)", ylabel="episode return in training")
+    return _finish(figure, panels)
+
+
+def read_curve(result: dict[str, Any]) -> np.ndarray:
+    """(points, 2): millions of steps and returns, where episodes ended."""
+    points = [(point["steps"] / 1e6, point["return"]) for point in result["curve"]]
+    return np.array([point for point in points if point[1] is not None], float).reshape(-1, 2)
+
+
+def _draw_curve(axes: Any, curves: Sequence[np.ndarray], name: str, color: str) -> float:
+    """The mean of runs with the band between the lowest and the highest, where all have one; its top."""
+    start, end = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
+    if len(curves) == 1 or start >= end:
+        for curve in curves:
+            axes.plot(*curve.T, color=color, linewidth=2, label=name, zorder=3)
+    else:
+        steps = np.linspace(start, end, _GRID)
+        returns = np.array([np.interp(steps, *curve.T) for curve in curves])
+        axes.plot(steps, returns.mean(axis=0), color=color, linewidth=2, label=name, zorder=3)
+        low, high = returns.min(axis=0), returns.max(axis=0)
+        axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0, zorder=2)
+    return max(float(curve[:, 1].max()) for curve in curves)
+
+
+def draw_episodes(groups: Sequence[Group], oracle: dict[str, list[float]]) -> Any:
+    """Rewards over the episode, a panel for each task; None if there is nothing to draw.
+
+    Who remembers gets faster within an episode. `oracle` has the rewards of the oracle by task.
+    """
+    tasks = sort_tasks(
+        task for one in groups for task in one.tasks if any(_bins(one, task, engine) for engine in ENGINES)
+    )
+    if not tasks:
+        return None
+    figure, panels = _make_panels(tasks)
+    for task, axes in panels.items():
+        if oracle.get(task):
+            _draw_bins(axes, oracle[task], label="oracle, which knows the map", **_ORACLE)
+        for one, color in zip(groups, itertools.cycle(_COLORS), strict=False):
+            both = all(any(_bins(one, task, engine) for task in tasks) for engine in ENGINES)
+            for engine, label in ENGINES.items():
+                if bins := _bins(one, task, engine):
+                    name = f"{one.name}, {label}" if both else one.name
+                    _draw_bins(
+                        axes, bins, label=name, color=color, linestyle=_STYLES[engine], linewidth=2, zorder=3
+                    )
+        axes.set(xlabel="step of the episode", ylabel=f"rewards in {BIN} steps")
+        axes.set(xlim=(0, axes.dataLim.x1 + BIN / 2), ylim=(0, 1.08 * max(axes.dataLim.y1, 0.5)))
+    return _finish(figure, panels)
+
+
+def _bins(one: Group, task: str, engine: str) -> list[float]:
+    """The mean over runs."""
+    bins = [report["rewards_per_100_steps"] for report in one.evaluations(task, engine)]
+    return [float(np.mean(values)) for values in zip(*bins, strict=False)]
+
+
+def _draw_bins(axes: Any, bins: Sequence[float], **style: Any) -> None:
+    """Each in the middle of its steps."""
+    marker = "o" if len(bins) <= 20 else ""
+    axes.plot((np.arange(len(bins)) + 0.5) * BIN, bins, marker=marker, markersize=4, **style)
+
+
+def _make_panels(tasks: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    width = min(2, len(tasks))
+    height = -(-len(tasks) // width)
+    layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15)
+    figure = Figure(figsize=(6.4 * width, 3.7 * height), dpi=110, layout=layout)
+    panels = np.ravel(figure.subplots(height, width, squeeze=False))
+    for axes in panels[len(tasks) :]:
+        axes.set_axis_off()
+    return figure, dict(zip(tasks, panels, strict=False))
+
+
+def _finish(figure: Any, panels: dict[str, Any]) -> Any:
+    """One look, and one legend below all panels."""
+    labels: dict[str, Any] = {}
+    for task, axes in panels.items():
+        axes.set_title(task, fontsize=14, loc="left", fontweight="bold")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="#e6e6e6", linewidth=0.8, zorder=0)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=11)
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_size(12)
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            labels.setdefault(name, handle)
+    columns = 1 if len(panels) == 1 else 2
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.27 * -(-len(labels) // columns))
+    figure.legend(
+        labels.values(), labels.keys(), loc="outside lower center", ncols=columns, fontsize=11, frameon=False
+    )
+    return figure

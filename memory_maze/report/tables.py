@@ -1,0 +1,140 @@
+"""Scores as tables: for the terminal, as Markdown, and as plain data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from memory_maze import paper
+from memory_maze.report.scores import Cell, Group, Row, format_steps, is_finished
+
+MISSING = "-"
+NOTE = (
+    "Paper: after 100M steps, mean of five runs ± their standard deviation; human: ten episodes ± the "
+    "standard error. Ours: mean of n runs with different seeds ± their standard deviation, where n is given; "
+    "otherwise one run ± the standard error over its episodes. Ours are evaluated in mazes with layouts that "
+    "no agent is trained in."
+)
+
+
+def make_table(rows: Sequence[Row], tasks: Sequence[str]) -> Table:
+    """For the terminal."""
+    table = Table("agent", "from", *tasks, caption=NOTE, caption_justify="left")
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    table.columns[0].overflow = "fold"
+    last = rows[0].source
+    for row in rows:
+        if row.source != last or row.name in ("IMPALA", "Dreamer (TBTT + Probe loss)"):
+            table.add_section()
+        last = row.source
+        name, source, *cells = _cells(row, tasks)
+        table.add_row(name, source, *(cell.replace(" (", "\n(") for cell in cells))  # fits in 80 columns
+    return table
+
+
+def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
+    """The same in Markdown."""
+    return _markdown(["agent", "from", *tasks], [_cells(row, tasks) for row in rows])
+
+
+def make_run_table(groups: Sequence[Group]) -> str:
+    """Every run: how long it trained, how fast, where and when, in Markdown."""
+    header = ["agent", "task", "seed", "steps", "time", "steps a second", "on", "date", "commit"]
+    lines = []
+    for one in groups:
+        for result in one.results:
+            training, hardware = result["training"], result["hardware"] or {}
+            speed = training["steps_per_second"]
+            steps = format_steps(training["steps"])
+            if not is_finished(result):
+                steps += f" of {format_steps(training['steps_planned'])}"
+            lines.append(
+                [
+                    one.name,
+                    result["task"],
+                    str(result["seed"]),
+                    steps,
+                    format_seconds(training["seconds"]),
+                    MISSING if speed is None else f"{speed:,.0f}",
+                    hardware.get("devices") or MISSING,
+                    (result["date"] or MISSING)[:10],
+                    (result["commit"] or MISSING)[:8],
+                ]
+            )
+    return _markdown(header, lines)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Like 2.5 h, 12 min, 8 s."""
+    if seconds is None:
+        return MISSING
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def describe_scores(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, Any]:
+    """Everything in the tables, as plain data."""
+    return {
+        "rows": [
+            {
+                "agent": row.name,
+                "source": row.source,
+                "engine": row.engine,
+                "scores": {task: _describe(cell, task) for task, cell in row.cells.items()},
+            }
+            for row in rows
+        ],
+        "runs": [_describe_run(one.name, result) for one in groups for result in one.results],
+    }
+
+
+def _describe_run(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    keys = (
+        "file",
+        "task",
+        "seed",
+        "training",
+        "command",
+        "date",
+        "commit",
+        "hardware",
+        "versions",
+        "weights",
+    )
+    means = {one["engine"]: one["mean"] for one in result["evaluations"]}
+    return {"agent": name} | {key: result[key] for key in keys} | {"mean_scores": means}
+
+
+def _describe(cell: Cell, task: str) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "mean": cell.mean,
+        "error": cell.error,
+        "error_over": cell.over,
+        "runs": cell.runs,
+        "episodes": cell.episodes,
+    }
+    if task in paper.SCORES["Oracle"]:
+        described["share_of_oracle"] = cell.mean / paper.SCORES["Oracle"][task].mean
+    return described
+
+
+def _cells(row: Row, tasks: Sequence[str]) -> list[str]:
+    source = "paper" if row.source == "paper" else row.engine or MISSING
+    return [row.name, source, *(_cell(row, task) for task in tasks)]
+
+
+def _cell(row: Row, task: str) -> str:
+    cell = row.cells.get(task)
+    if cell is None:
+        return MISSING
+    return f"{cell} (n={cell.runs})" if row.source == "ours" and cell.runs > 1 else str(cell)
+
+
+def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] * len(header)
+    escaped = ([word.replace("|", "\\|") for word in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *escaped)) + "\n"

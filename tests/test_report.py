@@ -1,0 +1,261 @@
+"""Reports of trained agents: the paper's scores and ours, as tables and figures."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from memory_maze.cli import main
+from memory_maze.report import figures, tables
+from memory_maze.report.scores import find_results, group, make_rows
+from memory_maze.tasks import TASKS
+
+# Table "Online RL benchmark results" of the paper.
+PAPER = """
+Oracle                       34.8        58.0        74.5        87.7
+Human                        26.4 ± 1.6  44.3 ± 2.5  55.5 ± 3.5  67.7 ± 4.0
+IMPALA                       23.4 ± 0.4  28.2 ± 0.3  27.5 ± 0.6  17.7 ± 1.4
+Dreamer                      28.2 ± 0.8  20.4 ± 1.9  11.6 ± 0.7  4.1 ± 1.2
+Dreamer (TBTT)               33.2 ± 0.1  31.4 ± 3.1  21.4 ± 3.0  5.6 ± 1.9
+Dreamer (TBTT + Probe loss)  33.9 ± 0.4  44.5 ± 1.2  37.3 ± 1.1  14.7 ± 1.9
+"""
+MILLION = 1_000_000
+
+
+def make_result(task="9x9", seed=0, mean=20.0, steps=100 * MILLION, mujoco=None, **changes):
+    """A result as a run writes it."""
+    weights = f"{task} {seed} {mean} {steps} {changes}"
+    bins = TASKS[task].episode_steps() // 100
+
+    def report(engine, mean):
+        spread = np.linspace(0.5, 1.5, bins) * mean / bins
+        return {
+            "task": task,
+            "engine": engine,
+            "mean": mean,
+            "std_error": 0.7,
+            "episodes": 100,
+            "held_out": True,
+            "rewards_per_100_steps": spread.tolist(),
+            "scores": [mean] * 100,
+            "weights": weights,
+            "date": "2026-11-16T00:00:00+00:00",
+        }
+
+    curve = [
+        {
+            "steps": i * steps // 20,
+            "seconds": 60.0 * i,
+            "return": mean * i / 20 if i else None,
+            "loss_entropy": 1.0,
+        }
+        for i in range(21)
+    ]
+    evaluations = [report("jax", mean)] + ([report("mujoco", mujoco)] if mujoco is not None else [])
+    return {
+        "format": 1,
+        "agent": "impala",
+        "preset": "fast",
+        "changes": {},
+        "ablation": None,
+        "task": task,
+        "seed": seed,
+        "command": "memory-maze train impala --out run",
+        "date": "2026-11-15T00:00:00+00:00",
+        "commit": "0123456789abcdef",
+        "hardware": {"devices": "1 cpu"},
+        "versions": {"jax": "0.10.2"},
+        "training": {
+            "steps": steps,
+            "steps_planned": 100 * MILLION,
+            "seconds": 7200.0,
+            "compile_seconds": 30.0,
+            "steps_per_second": 14000.0,
+        },
+        "curve": curve,
+        "weights": weights,
+        "evaluations": evaluations,
+        "config": {},
+    } | changes
+
+
+def save(folder, *results):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, result in enumerate(results):
+        (folder / f"{number}.json").write_text(json.dumps(result))
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path):
+    return save(
+        tmp_path / "online",
+        make_result(seed=0, mean=20.0, mujoco=19.5),
+        make_result(seed=1, mean=24.0),
+        make_result("15x15", mean=12.0),
+        make_result(mean=3.0, ablation="no memory", changes={"core": "none"}),
+        make_result(mean=2.0, steps=12_345_678, changes={"learning_rate": 0.1}),
+        make_result("11x11", preset="small", evaluations=[]),
+    )
+
+
+def read_table(text):
+    """The cells of a Markdown table, by name and origin."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {(name, source): cells for name, source, *cells in rows[2:]}
+
+
+def test_the_table_has_the_papers_scores_and_ours(results):
+    groups = group(find_results([results]))
+    table = read_table(tables.make_markdown(make_rows(groups), list(TASKS)))
+    for line in PAPER.strip().splitlines():
+        name, *cells = re.split(r"  +", line)
+        assert table.pop((name, "paper")) == cells
+    assert table == {
+        ("IMPALA, preset fast, 100M steps", "JAX"): ["22.0 ± 2.8 (n=2)", "-", "-", "12.0 ± 0.7"],
+        ("IMPALA, preset fast, 100M steps", "MuJoCo"): ["19.5 ± 0.7", "-", "-", "-"],
+        ("IMPALA, preset small, 100M steps", "-"): ["-", "-", "-", "-"],
+        ("IMPALA, preset fast, no memory, 100M steps", "JAX"): ["3.0 ± 0.7", "-", "-", "-"],
+        (
+            "IMPALA, preset fast, learning_rate=0.1, unfinished: 12.3M of 100M steps",
+            "JAX",
+        ): ["2.0 ± 0.7", "-", "-", "-"],
+    }
+
+
+def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, capsys):
+    out = tmp_path / "report"
+    main(["report", "online", str(results), "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "33.9 ± 0.4" in printed
+    assert "22.0 ± 2.8" in printed
+    names = ["curves.png", "episode.png", "report.md", "scores.json"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    page = (out / "report.md").read_text()
+    assert "| Oracle | paper | 34.8 | 58.0 | 74.5 | 87.7 |" in page
+    assert "| 9x9 | 1 | 100M | 2.0 h | 14,000 | 1 cpu | 2026-11-15 | 01234567 |" in page
+    assert "standard deviation" in page
+    assert set(re.findall(r"\]\((.*?)\)", page)) == {"curves.png", "episode.png"}
+    scores = json.loads((out / "scores.json").read_text())
+    cell = next(row for row in scores["rows"] if row["engine"] == "JAX")["scores"]["9x9"]
+    assert (cell["mean"], cell["runs"], cell["episodes"], cell["error_over"]) == (22.0, 2, 200, "runs")
+    assert cell["error"] == pytest.approx(np.std([20, 24], ddof=1))
+    assert cell["share_of_oracle"] == pytest.approx(22 / 34.8)
+    assert len(scores["runs"]) == 6
+    assert str(tmp_path) not in page + (out / "scores.json").read_text()
+    for name in ("curves.png", "episode.png"):
+        image = imageio.imread(out / name)
+        assert min(image.shape[:2]) > 400
+        assert image[..., :3].std() > 10
+
+
+def test_without_out_there_is_only_the_table(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(results, "results/online")
+    before = sorted(tmp_path.rglob("*"))
+    main(["report", "online"])
+    assert "22.0 ± 2.8" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def lines_of(axes):
+    return {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+
+
+def test_curves_are_means_of_runs_beside_the_papers_scores(results):
+    figure = figures.draw_curves(group(find_results([results])))
+    titles = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+    assert list(titles) == ["9x9", "11x11", "15x15"]
+    lines = lines_of(titles["9x9"])
+    ours = lines["IMPALA, preset fast, 100M steps"]
+    assert ours[-1] == pytest.approx([100, 22])
+    assert ours[len(ours) // 2, 1] == pytest.approx(22 * ours[len(ours) // 2, 0] / 100, abs=0.2)
+    assert lines["IMPALA, the paper's at 100M steps"][0, 1] == 23.4
+    assert lines["IMPALA, preset fast, no memory, 100M steps"][-1] == pytest.approx([100, 3])
+    unfinished = lines["IMPALA, preset fast, learning_rate=0.1, unfinished: 12.3M of 100M steps"]
+    assert unfinished[-1, 0] == pytest.approx(12.3, abs=0.1)
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 6
+
+
+def test_rewards_over_the_episode_are_beside_the_oracles(results):
+    oracle = {"9x9": [3.5] * 10}
+    figure = figures.draw_episodes(group(find_results([results])), oracle)
+    lines = lines_of(figure.axes[0])
+    assert lines["oracle, which knows the map"][0].tolist() == [50, 3.5]
+    ours = lines["IMPALA, preset fast, 100M steps, JAX"]
+    np.testing.assert_allclose(ours[:, 1], np.linspace(1.1, 3.3, 10))
+    np.testing.assert_allclose(ours[:, 0], np.arange(50, 1000, 100))
+    assert len(lines["IMPALA, preset fast, 100M steps, MuJoCo"]) == 10
+    assert figure.axes[1].get_title(loc="left") == "15x15"
+
+
+def test_what_was_never_evaluated_has_no_figure_of_episodes(tmp_path):
+    out = tmp_path / "report"
+    save(tmp_path / "online", make_result(evaluations=[]))
+    main(["report", "online", str(tmp_path / "online"), "--out", str(out)])
+    assert sorted(path.name for path in out.iterdir()) == ["curves.png", "report.md", "scores.json"]
+    assert "episode.png" not in (out / "report.md").read_text()
+
+
+def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):
+    new = make_result()
+    old = new | {"evaluations": []}
+    run = tmp_path / "runs" / "a"
+    save(tmp_path / "copies", new)
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps(old))
+    for paths in ([tmp_path / "runs", tmp_path / "copies"], [tmp_path / "copies" / "0.json", run]):
+        (result,) = find_results(paths)
+        assert len(result["evaluations"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("missing", "missing"),
+        ("empty", "empty: there are neither result files nor runs in it"),
+        ("damaged", "1.json: no result, or a damaged one"),
+        ("other", "0.json: no result, or a damaged one: format is missing"),
+    ],
+)
+def test_wrong_results_are_named_in_one_line(tmp_path, path, message, capsys):
+    (tmp_path / "empty").mkdir()
+    save(tmp_path / "damaged", make_result(), make_result(seed=1))
+    text = (tmp_path / "damaged" / "1.json").read_text()
+    (tmp_path / "damaged" / "1.json").write_text(text[:-20])
+    save(tmp_path / "other", {"mean": 3})
+    with pytest.raises(SystemExit):
+        main(["report", "online", str(tmp_path / path), "--out", str(tmp_path / "out")])
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_file_of_policies_is_named(results, tmp_path, capsys):
+    (tmp_path / "policies.json").write_text("[1]")
+    arguments = ["--out", str(tmp_path / "out"), "--policies", str(tmp_path / "policies.json")]
+    with pytest.raises(SystemExit):
+        main(["report", "online", str(results), *arguments])
+    assert "policies.json: not what benchmarks/policies.py writes" in capsys.readouterr().err
+
+
+def test_the_table_needs_no_extra_and_figures_name_theirs(results, tmp_path):
+    block = "import sys\nfor name in ('matplotlib', 'equinox', 'safetensors'): sys.modules[name] = None\n"
+    block += f"from memory_maze.cli import main\nmain(['report', 'online', {str(results)!r}"
+    table = subprocess.run([sys.executable, "-c", f"{block}])"], capture_output=True, text=True)
+    assert table.returncode == 0, table.stderr
+    assert "22.0" in table.stdout
+    out = str(tmp_path / "out")
+    report = subprocess.run(
+        [sys.executable, "-c", f"{block}, '--out', {out!r}])"], capture_output=True, text=True
+    )
+    assert report.returncode == 1
+    assert len(report.stderr.splitlines()) == 1
+    assert 'pip install "memory-maze[plots]"' in report.stderr
