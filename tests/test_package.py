@@ -35,6 +35,12 @@ def test_importing_loads_no_extra():
         ),
         ("mujoco", "import memory_maze.compare.report", "memory-maze[mujoco]"),
         ("equinox", "from memory_maze.cli import main; main(['train', 'impala', '--out', 'x'])", "[train]"),
+        ("safetensors", "from memory_maze.cli import main; main(['export-agent', 'x', 'y'])", "[train]"),
+        (
+            "imageio",
+            "from memory_maze.cli import main; main(['evaluate', 'x', '--video', 'y.mp4'])",
+            "[video]",
+        ),
         ("huggingface_hub", "from memory_maze import data; data.load('hub:a/b')", "memory-maze[hub]"),
     ],
 )

@@ -65,6 +65,12 @@ def test_examples_of_data_sets_run(tmp_path):
     test_examples_run(make + "\n".join(snippets), tmp_path)
 
 
+def test_examples_of_agents_run(tmp_path):
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
+    assert snippets
+    test_examples_run("\n".join(snippets), tmp_path)
+
+
 def test_links_and_pictures_exist():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target
