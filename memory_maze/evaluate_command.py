@@ -126,17 +126,22 @@ def _check_video(path: Path) -> None:
 
 
 def _hash(folder: Path) -> str | None:
-    """Of the weights of a run; agents alone keep no results."""
-    from memory_maze.training.result import hash_weights, is_run
+    """Of the weights of a run, whose result can be read; agents alone keep no results."""
+    from memory_maze.training.result import hash_weights, is_run, read_result
 
-    return hash_weights(folder) if is_run(folder) else None
+    if not is_run(folder):
+        return None
+    read_result(folder)  # rather now than after minutes: if it is damaged, this says so
+    return hash_weights(folder)
 
 
 def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
     """Adds a whole evaluation of the run's own task to its result."""
-    from memory_maze.training.result import NAME, add_evaluation
+    from memory_maze.training.result import NAME, add_evaluation, hash_weights
 
-    if report["task"] != own:
+    if hash_weights(folder) != report["weights"]:
+        console.print(f"{folder / NAME} stays as it is: the run has gone on meanwhile", soft_wrap=True)
+    elif report["task"] != own:
         console.print(f"{folder / NAME} stays as it is: the agent was trained in {own}", soft_wrap=True)
     elif add_evaluation(folder, report):
         console.print(f"added to: {folder / NAME}", soft_wrap=True)

@@ -154,7 +154,7 @@ def test_a_run_that_was_killed_is_read_and_evaluated(run):
         (lambda text: text.replace('"format": 1', '"format": 2'), "newer version"),
     ],
 )
-def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys):
+def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys, monkeypatch):
     path = run / "result.json"
     path.write_text(damage(path.read_text()))
     before = path.read_bytes()
@@ -163,12 +163,14 @@ def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys):
             use(run)
         assert str(path) in str(caught.value)
         assert path.read_bytes() == before
-    # Before the training, not after it.
-    lines = (run / "metrics.jsonl").read_text()
-    with pytest.raises(SystemExit):
-        main([*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"])
-    assert str(path) in capsys.readouterr().err.replace("\n", "")
-    assert (run / "metrics.jsonl").read_text() == lines
+    # Before the training or the evaluation, not after it.
+    monkeypatch.setattr("memory_maze.training.run.iterate", None)
+    monkeypatch.setattr("memory_maze.evaluate.play", None)
+    train = [*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"]
+    for command in (train, ["evaluate", str(run)]):
+        with pytest.raises(SystemExit):
+            main(command)
+        assert str(path) in capsys.readouterr().err.replace("\n", "")
 
 
 def test_what_is_no_run_is_named(tmp_path):
@@ -258,6 +260,20 @@ def test_the_command_evaluates_a_run_and_adds_it_on_both_engines(run, capsys, tm
     main(["evaluate", str(run), "--episodes", "1", "--task", "11x11", "--engine", "mujoco"])
     assert (run / "result.json").read_bytes() == before
     assert "in 11x11 on mujoco" in capsys.readouterr().out
+
+
+def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, monkeypatch, capsys):
+    before = (run / "result.json").read_bytes()
+
+    def play(policy, scenarios, steps, **settings):
+        content = (run / "agent.safetensors").read_bytes()
+        (run / "agent.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        return Recording(None, np.ones((len(scenarios), steps), np.uint8), None, None)
+
+    monkeypatch.setattr("memory_maze.evaluate.play", play)
+    main(["evaluate", str(run), "--episodes", "3"])
+    assert "the run has gone on meanwhile" in capsys.readouterr().out
+    assert (run / "result.json").read_bytes() == before
 
 
 @pytest.fixture
