@@ -20,8 +20,6 @@ from memory_maze.agents.returns import vtrace
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.evaluate import evaluate
-from memory_maze.models.cores import make_core
-from memory_maze.models.nets import halve
 from memory_maze.policies import Sight, load_policy
 from memory_maze.training import loop, run
 from memory_maze.training.command import override
@@ -49,35 +47,6 @@ def test_vtrace_clips_ratios_and_ends_where_nothing_follows():
     result = vtrace(values, rewards, jnp.array([0.0, 0.9]), jnp.array([0.5, 7.0]))
     np.testing.assert_allclose(result.targets, [1 + 0.5 * (1 - 1), 5 + (3 + 0.9 * 2 - 5)], rtol=1e-6)
     np.testing.assert_allclose(result.advantages, [0.5 * (1 - 1), 3 + 0.9 * 2 - 5], rtol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "period"), [("lstm", None), ("gru", None), ("none", None), ("lstm", 3)])
-def test_cores_give_the_same_step_by_step_and_at_once(name, period):
-    core = make_core(name, jax.random.key(0), 5, 7, period)
-    xs = jax.random.normal(jax.random.key(1), (12, 5))
-    resets = jnp.zeros(12, bool).at[jnp.array([0, 8])].set(True)
-    _, whole = core.unroll(core.initial(), xs, resets)
-    carry, steps = core.initial(), []
-    for x, reset in zip(xs, resets, strict=True):
-        carry, out = core(carry, x, reset)
-        steps.append(out)
-    np.testing.assert_allclose(whole, jnp.stack(steps), atol=1e-6)
-    # A reset forgets what was before, and nothing else does, unless it is meant to.
-    changed = xs.at[2].add(1.0)
-    _, other = core.unroll(core.initial(), changed, resets)
-    differs = np.abs(np.array(other - whole)).max(axis=1) > 1e-6
-    assert differs[2]
-    assert not differs[:2].any()
-    assert not differs[8:].any()
-    assert differs[3:8].any() == (name != "none" and period is None)
-
-
-def test_pooling_takes_the_largest_of_nine():
-    x = np.random.RandomState(0).randn(8, 8, 2).astype(np.float32)
-    expected = np.stack(
-        [[x[r : r + 3, c : c + 3].max(axis=(0, 1)) for c in range(0, 8, 2)] for r in range(0, 8, 2)]
-    )
-    np.testing.assert_array_equal(halve(jnp.asarray(x)), expected)
 
 
 def make_sequence(network, config, key, count=6):

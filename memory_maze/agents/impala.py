@@ -1,7 +1,6 @@
 """IMPALA (Espeholt et al. 2018) as in the paper's online benchmark: V-trace, a ResNet and an LSTM."""
 
 import dataclasses
-import typing
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -36,6 +35,8 @@ class Config:
     """Scale of the value loss."""
     learning_rate: float = 2e-4
     """Adam's step size."""
+    decay_steps: int | None = None
+    """Let the step size fall to a tenth over so many actions; by default it stays."""
     epsilon: float = 1e-7
     """Adam's epsilon."""
     max_gradient: float = 40.0
@@ -46,6 +47,10 @@ class Config:
     """Size of its output."""
     forget_every: int | None = None
     """Empty the memory every so many steps, for comparison."""
+    fold: bool = False
+    """See squares of four pixels as one with all their colours, in place of the first pooling."""
+    shrink: int = 1
+    """See squares of so many pixels as one."""
     channels: tuple[int, ...] = (16, 32, 32)
     """Of the ResNet's stages."""
     features: int = 256
@@ -62,7 +67,7 @@ class Config:
 
 PRESETS = {
     "paper": Config(),
-    "fast": Config(environments=1024, sequences=256, length=50, learning_rate=4e-4),
+    "fast": Config(environments=1024, sequences=64, learning_rate=3e-4, decay_steps=100_000_000, fold=True),
     "small": Config(
         environments=64,
         sequences=32,
@@ -87,7 +92,7 @@ PRESETS = {
 
 
 class Network(eqx.Module):
-    """What the agent is: of one maze."""
+    """What the agent is. Leading axes are a batch, if there are any."""
 
     torso: ResNet
     core: Core
@@ -97,7 +102,7 @@ class Network(eqx.Module):
     def __init__(self, key: jax.Array, config: Config) -> None:
         torso_key, core_key, policy_key, value_key = jax.random.split(key, 4)
         dtype = jnp.bfloat16 if config.mixed_precision else jnp.float32
-        self.torso = ResNet(torso_key, config.features, config.channels, dtype)
+        self.torso = ResNet(torso_key, config.features, config.channels, config.fold, config.shrink, dtype)
         inputs = config.features + len(ACTIONS) + 1
         self.core = make_core(config.core, core_key, inputs, config.core_size, config.forget_every)
         self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)
@@ -109,30 +114,32 @@ class Network(eqx.Module):
         return carry, self.policy(hidden)
 
     def unroll(self, carry: Carry, sights: Sight) -> tuple[jax.Array, jax.Array]:
-        """Logits (T, 6) and values (T,) of (T, ...) sights."""
-        _, hidden = self.core.unroll(carry, jax.vmap(self.perceive)(sights), sights.first)
-        return self.policy(hidden), self.value(hidden)[:, 0]
+        """Logits (T, ..., 6) and values (T, ...) of (T, ...) sights."""
+        _, hidden = self.core.unroll(carry, self.perceive(sights), sights.first)
+        return self.policy(hidden), self.value(hidden)[..., 0]
 
     def perceive(self, sight: Sight) -> jax.Array:
         """What the memory is told."""
-        action = jax.nn.one_hot(sight.action, len(ACTIONS)) * ~sight.first
-        return jnp.concatenate([self.torso(sight.image), action, jnp.clip(sight.reward, -1, 1)[None]])
+        action = jax.nn.one_hot(sight.action, len(ACTIONS)) * ~sight.first[..., None]
+        reward = jnp.clip(sight.reward, -1, 1)[..., None]
+        return jnp.concatenate([self.torso(sight.image), action, reward], axis=-1)
+
+    def ready(self) -> "Network":
+        """The same, for acting many times."""
+        return eqx.tree_at(lambda network: network.torso, self, self.torso.ready())
 
 
 class Sequence(NamedTuple):
-    """What happened, T + 1 sights and T actions; with a leading or second axis of B mazes."""
+    """What happened in B mazes."""
 
-    carry: Carry  # before the first sight
-    sights: Sight  # (T + 1, ...)
-    actions: jax.Array  # (T,) int32
-    logits: jax.Array  # (T, 6) float32, when they were taken
-
-
-_AXES = Sequence(*typing.cast(Any, (0, 1, 1, 1)))
+    carry: Carry  # (B, ...) before the first sight
+    sights: Sight  # (T + 1, B, ...)
+    actions: jax.Array  # (T, B) int32
+    logits: jax.Array  # (T, B, 6) float32, when they were taken
 
 
 class Losses(NamedTuple):
-    """Of a sequence, or their means."""
+    """Means over all steps."""
 
     total: jax.Array
     policy: jax.Array
@@ -141,11 +148,10 @@ class Losses(NamedTuple):
 
 
 def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
-    """Of one sequence."""
+    """What the update makes smaller."""
     logits, values = network.unroll(sequence.carry, sequence.sights)
-    now = jax.nn.log_softmax(logits[:-1])
-    log_now = jnp.take_along_axis(now, sequence.actions[:, None], 1)[:, 0]
-    log_then = jnp.take_along_axis(jax.nn.log_softmax(sequence.logits), sequence.actions[:, None], 1)[:, 0]
+    now, then = jax.nn.log_softmax(logits[:-1]), jax.nn.log_softmax(sequence.logits)
+    log_now, log_then = (_pick(log, sequence.actions) for log in (now, then))
     # The action before a new episode begins does nothing: nothing follows from it.
     counts = 1.0 - sequence.sights.first[1:]
     result = vtrace(
@@ -157,31 +163,34 @@ def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
     )
     policy = -(log_now * result.advantages * counts).mean()
     value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
-    entropy = -((jnp.exp(now) * now).sum(axis=1) * counts).mean()
+    entropy = -((jnp.exp(now) * now).sum(axis=-1) * counts).mean()
     total = policy + config.value_cost * value - config.entropy * entropy
     return Losses(total, policy, value, entropy)
 
 
+def _pick(logs: jax.Array, actions: jax.Array) -> jax.Array:
+    """(T, B) of (T, B, 6)."""
+    return jnp.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
+
+
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.clip_by_global_norm(config.max_gradient), optax.adam(config.learning_rate, eps=config.epsilon)
-    )
+    rate: Any = config.learning_rate
+    if config.decay_steps is not None:
+        updates = config.decay_steps // (config.sequences * config.length)
+        rate = optax.linear_schedule(rate, 0.1 * rate, updates)
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=config.epsilon))
 
 
 def update(
     network: Network, optimizer_state: Any, batch: Sequence, config: Config, axis: str | None = None
 ) -> tuple[Network, Any, dict[str, jax.Array]]:
-    """One gradient step on sequences with their axis B second, and first in the carry.
+    """One gradient step; with the name of a mapped axis, on the sequences of all devices together."""
 
-    With the name of a mapped axis, on those of all devices together.
-    """
-
-    def mean_loss(network: Network) -> tuple[jax.Array, Losses]:
-        losses = jax.vmap(loss, in_axes=(None, _AXES, None))(network, batch, config)
-        losses = jax.tree.map(jnp.mean, losses)
+    def total_loss(network: Network) -> tuple[jax.Array, Losses]:
+        losses = loss(network, batch, config)
         return losses.total, losses
 
-    gradients, losses = eqx.filter_grad(mean_loss, has_aux=True)(network)
+    gradients, losses = eqx.filter_grad(total_loss, has_aux=True)(network)
     if axis is not None:
         gradients, losses = jax.lax.pmean((gradients, losses), axis)
     changes, optimizer_state = make_optimizer(config).update(gradients, optimizer_state)

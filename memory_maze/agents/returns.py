@@ -1,4 +1,4 @@
-"""What actions were worth: pure functions of one stream."""
+"""What actions were worth: pure functions of time first, then a batch if there is any."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from jax import lax
 class Vtrace(NamedTuple):
     """Of T steps."""
 
-    targets: jax.Array  # (T,) for the values
-    advantages: jax.Array  # (T,) for the policy
+    targets: jax.Array  # (T, ...) for the values
+    advantages: jax.Array  # (T, ...) for the policy
 
 
 def vtrace(
@@ -25,23 +25,23 @@ def vtrace(
     """V-trace (Espeholt et al. 2018, "IMPALA"), with a decay as of lambda-returns.
 
     Args:
-        values: (T + 1,) of the states, the last for bootstrapping.
-        rewards: (T,) after each action.
-        discounts: (T,) of what follows each action; 0 where nothing does.
-        ratios: (T,) probability of the action now and when it was taken.
+        values: (T + 1, ...) of the states, the last for bootstrapping.
+        rewards: (T, ...) after each action.
+        discounts: (T, ...) of what follows each action; 0 where nothing does.
+        ratios: (T, ...) probability of the action now and when it was taken.
         decay: lambda.
         clip: Of the ratios.
     """
     clipped = jnp.minimum(ratios, clip)
     errors = clipped * (rewards + discounts * values[1:] - values[:-1])
 
-    def step(carry: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
-        error, discount, trace = inputs
-        carry = error + discount * decay * trace * carry
-        return carry, carry
+    def join(later: tuple, earlier: tuple) -> tuple:
+        (later_error, later_trace), (error, trace) = later, earlier
+        return error + trace * later_error, trace * later_trace
 
-    _, corrections = lax.scan(step, jnp.zeros(()), (errors, discounts, clipped), reverse=True)
+    # correction = error + trace * the next correction, in as many rounds as T has bits.
+    corrections, _ = lax.associative_scan(join, (errors, discounts * decay * clipped), reverse=True)
     targets = values[:-1] + corrections
-    later = jnp.append(decay * targets[1:] + (1 - decay) * values[1:-1], values[-1])
+    later = jnp.concatenate([decay * targets[1:] + (1 - decay) * values[1:-1], values[-1:]])
     advantages = clipped * (rewards + discounts * later - values[:-1])
     return Vtrace(targets, advantages)

@@ -5,7 +5,8 @@ A core is used in two ways, which give the same: step by step while acting,
     carry, out = core(carry, x, reset)
 
 and over a whole sequence while learning, where what does not depend on the carry is done for all steps at
-once. `reset` forgets: the carry is the initial one before the step.
+once. `reset` forgets: the carry is the initial one before the step. Leading axes are a batch, if there are
+any.
 """
 
 import abc
@@ -20,14 +21,15 @@ from jax import lax
 from memory_maze.models.nets import Linear
 
 Carry = Any  # a pytree of arrays
+UNROLL = 4  # steps between two turns of a loop, each of which costs as much as a small kernel
 
 
 class Core(eqx.Module):
-    """The interface of all memories, for one stream."""
+    """The interface of all memories."""
 
     @abc.abstractmethod
     def initial(self) -> Carry:
-        """At the start of an episode."""
+        """At the start of an episode; of one stream."""
 
     @abc.abstractmethod
     def prepare(self, x: jax.Array) -> jax.Array:
@@ -41,7 +43,7 @@ class Core(eqx.Module):
         return self.step(self.forget(carry, reset), self.prepare(x))
 
     def unroll(self, carry: Carry, xs: jax.Array, resets: jax.Array) -> tuple[Carry, jax.Array]:
-        """Steps over (T, inputs), with (T,) resets; gives (T, outputs)."""
+        """Steps over (T, ..., inputs), with (T, ...) resets; gives (T, ..., outputs)."""
 
         def step(carry: Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[Carry, jax.Array]:
             prepared, reset = inputs
@@ -51,7 +53,11 @@ class Core(eqx.Module):
 
     def forget(self, carry: Carry, reset: jax.Array) -> Carry:
         """The carry, or the initial one."""
-        return jax.tree.map(lambda new, old: jnp.where(reset, new, old), self.initial(), carry)
+
+        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(jnp.expand_dims(reset, range(reset.ndim, old.ndim)), new, old)
+
+        return jax.tree.map(choose, self.initial(), carry)
 
 
 class LSTM(Core):
@@ -74,11 +80,78 @@ class LSTM(Core):
 
     def step(self, carry: Carry, prepared: jax.Array) -> tuple[Carry, jax.Array]:
         hidden, cell = carry
-        entry, forget, update, output = jnp.split(prepared + hidden @ self.weight, 4)
-        # Remembers at first, as usual: the forget gate starts open.
-        cell = jax.nn.sigmoid(forget + 1) * cell + jax.nn.sigmoid(entry) * jnp.tanh(update)
-        hidden = jax.nn.sigmoid(output) * jnp.tanh(cell)
+        entry, forget, update, output = _gates(prepared + hidden @ self.weight)
+        cell = forget * cell + entry * update
+        hidden = output * jnp.tanh(cell)
         return (hidden, cell), hidden
+
+    def unroll(self, carry: Carry, xs: jax.Array, resets: jax.Array) -> tuple[Carry, jax.Array]:
+        keep = 1 - resets[..., None].astype(jnp.float32)
+        hiddens, cells = _unroll_lstm(self.weight, self.prepare(xs), keep, carry)
+        return (hiddens[-1], cells[-1]), hiddens
+
+
+def _gates(sums: jax.Array) -> tuple[jax.Array, ...]:
+    """Entry, forget, update and output."""
+    entry, forget, update, output = jnp.split(sums, 4, axis=-1)
+    # Remembers at first, as usual: the forget gate starts open.
+    return jax.nn.sigmoid(entry), jax.nn.sigmoid(forget + 1), jnp.tanh(update), jax.nn.sigmoid(output)
+
+
+@jax.custom_vjp
+def _unroll_lstm(
+    weight: jax.Array, prepared: jax.Array, keep: jax.Array, carry: Carry
+) -> tuple[jax.Array, jax.Array]:
+    """Hiddens and cells of all steps. Its gradient leaves in the loop only what must be step by step."""
+
+    def step(carry: Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[Carry, Carry]:
+        prepared, keep = inputs
+        hidden, cell = (keep * leaf for leaf in carry)
+        entry, forget, update, output = _gates(prepared + hidden @ weight)
+        cell = forget * cell + entry * update
+        hidden = output * jnp.tanh(cell)
+        return (hidden, cell), (hidden, cell)
+
+    return lax.scan(step, carry, (prepared, keep), unroll=UNROLL)[1]
+
+
+def _unroll_lstm_forward(weight: jax.Array, prepared: jax.Array, keep: jax.Array, carry: Carry) -> Any:
+    outputs = _unroll_lstm(weight, prepared, keep, carry)
+    return outputs, (weight, prepared, keep, carry, outputs)
+
+
+def _unroll_lstm_backward(kept: Any, slopes: tuple[jax.Array, jax.Array]) -> Any:
+    weight, prepared, keep, carry, outputs = kept
+    hiddens, cells = (
+        keep * jnp.concatenate([first[None], later[:-1]]) for first, later in zip(carry, outputs, strict=True)
+    )
+    entry, forget, update, output = _gates(prepared + hiddens @ weight)
+    bent = jnp.tanh(outputs[1])
+    factors = (
+        output * (1 - bent**2),
+        bent * output * (1 - output),
+        jnp.concatenate(
+            [update * entry * (1 - entry), cells * forget * (1 - forget), entry * (1 - update**2)], axis=-1
+        ),
+        forget,
+        keep,
+    )
+
+    def step(later: Carry, inputs: tuple) -> tuple[Carry, jax.Array]:
+        (to_cell, to_output, to_others, forget, keep), slope = inputs
+        hidden, cell = (one + two for one, two in zip(later, slope, strict=True))
+        cell += hidden * to_cell
+        others = jnp.concatenate([cell, cell, cell], axis=-1) * to_others
+        sums = jnp.concatenate([others, hidden * to_output], axis=-1)
+        return (keep * (sums @ weight.T), keep * (cell * forget)), sums
+
+    zeros = jax.tree.map(jnp.zeros_like, carry)
+    first, sums = lax.scan(step, zeros, (factors, slopes), reverse=True, unroll=UNROLL)
+    change = jnp.einsum("...i,...j->ij", hiddens, sums)
+    return change, sums, jnp.zeros_like(keep), first
+
+
+_unroll_lstm.defvjp(_unroll_lstm_forward, _unroll_lstm_backward)
 
 
 class GRU(Core):
@@ -99,8 +172,8 @@ class GRU(Core):
         return self.inputs(x)
 
     def step(self, carry: Carry, prepared: jax.Array) -> tuple[Carry, jax.Array]:
-        ahead, update, candidate = jnp.split(prepared, 3)
-        from_ahead, from_update, from_candidate = jnp.split(carry @ self.weight, 3)
+        ahead, update, candidate = jnp.split(prepared, 3, axis=-1)
+        from_ahead, from_update, from_candidate = jnp.split(carry @ self.weight, 3, axis=-1)
         gate = jax.nn.sigmoid(ahead + from_ahead)
         keep = jax.nn.sigmoid(update + from_update - 1)
         new = jnp.tanh(candidate + gate * from_candidate)

@@ -119,11 +119,11 @@ def unroll(
 ) -> tuple[Play, Sequence, dict[str, jax.Array]]:
     """Plays, and tells what happened and how episodes ended; `mazes` (B,) are their numbers among all."""
     # Once for all steps: drawing is dear, and no maze is reset twice in them.
-    starts = batch.draw_next(play.states)
+    starts, acting = batch.draw_next(play.states), network.ready()
     key, noise_key = jax.random.split(play.key)
 
     def step(play: Play, noise: jax.Array) -> tuple[Play, tuple]:
-        carry, logits = jax.vmap(network.step)(play.carry, play.sights)
+        carry, logits = acting.step(play.carry, play.sights)
         actions = jnp.argmax(logits + noise, axis=1).astype(jnp.int32)
         states, timesteps = batch.step(play.states, actions, starts)
         returns = play.returns + timesteps.reward

@@ -1,0 +1,174 @@
+"""What networks are made of: memories, and convolutions whose kernels give what XLA gives."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from memory_maze.models import convolution, kernels
+from memory_maze.models.convolution import Weights
+from memory_maze.models.cores import LSTM, Core, make_core
+from memory_maze.models.nets import ResNet
+
+
+@pytest.mark.parametrize(("name", "period"), [("lstm", None), ("gru", None), ("none", None), ("lstm", 3)])
+def test_cores_give_the_same_step_by_step_and_at_once(name, period):
+    core = make_core(name, jax.random.key(0), 5, 7, period)
+    xs = jax.random.normal(jax.random.key(1), (12, 5))
+    resets = jnp.zeros(12, bool).at[jnp.array([0, 8])].set(True)
+    _, whole = core.unroll(core.initial(), xs, resets)
+    carry, steps = core.initial(), []
+    for x, reset in zip(xs, resets, strict=True):
+        carry, out = core(carry, x, reset)
+        steps.append(out)
+    np.testing.assert_allclose(whole, jnp.stack(steps), atol=1e-6)
+    # A reset forgets what was before, and nothing else does, unless it is meant to.
+    changed = xs.at[2].add(1.0)
+    _, other = core.unroll(core.initial(), changed, resets)
+    differs = np.abs(np.array(other - whole)).max(axis=1) > 1e-6
+    assert differs[2]
+    assert not differs[:2].any()
+    assert not differs[8:].any()
+    assert differs[3:8].any() == (name != "none" and period is None)
+
+
+def test_streams_of_a_batch_do_not_mix():
+    core = make_core("lstm", jax.random.key(0), 5, 7)
+    xs = jax.random.normal(jax.random.key(1), (6, 3, 5))
+    resets = jnp.zeros((6, 3), bool).at[3, 1].set(True)
+    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, 7)), core.initial())
+    _, together = core.unroll(carry, xs, resets)
+    for index in range(3):
+        _, alone = core.unroll(core.initial(), xs[:, index], resets[:, index])
+        np.testing.assert_allclose(together[:, index], alone, atol=1e-6)
+
+
+def test_the_gradient_of_the_lstm_is_that_of_its_steps():
+    core = LSTM(jax.random.key(0), 5, 7)
+    xs = jax.random.normal(jax.random.key(1), (9, 2, 5))
+    resets = jnp.zeros((9, 2), bool).at[4, 1].set(True)
+    carry = (jax.random.normal(jax.random.key(2), (2, 7)), jax.random.normal(jax.random.key(3), (2, 7)))
+
+    def total(unroll, inputs):
+        core, carry, xs = inputs
+        last, out = unroll(core, carry, xs, resets)
+        return (out * jnp.arange(7)).sum() + sum(jnp.sum(leaf**2) for leaf in last)
+
+    inputs = (core, carry, xs)
+    by_hand, by_steps = (
+        eqx.filter_grad(functools.partial(total, unroll))(inputs) for unroll in (LSTM.unroll, Core.unroll)
+    )
+    for one, two in zip(jax.tree.leaves(by_hand), jax.tree.leaves(by_steps), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def plain_conv(x, weights):
+    layout = ("NHWC", "HWIO", "NHWC")
+    return (
+        lax.conv_general_dilated(x, weights.weight, (1, 1), "SAME", dimension_numbers=layout) + weights.bias
+    )
+
+
+def plain_conv_pool(x, weights):
+    return lax.reduce_window(plain_conv(x, weights), -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def plain_residual(x, first, second):
+    return x + plain_conv(jax.nn.relu(plain_conv(jax.nn.relu(x), first)), second)
+
+
+def draw(seed, *shape):
+    """Small whole numbers, with which arithmetic is exact also in bfloat16."""
+    return jax.random.randint(jax.random.key(seed), shape, -1, 2).astype(jnp.float32)
+
+
+def draw_weights(seed, inputs, outputs):
+    few = jax.random.bernoulli(jax.random.key(seed), 0.1, (3, 3, inputs, outputs))
+    return Weights(jnp.where(few, draw(seed + 1, 3, 3, inputs, outputs), 0), draw(seed + 2, outputs))
+
+
+def value_and_gradients(function, x, weights):
+    y, pull_back = jax.vjp(function, x, *weights)
+    return jax.tree.leaves((y, pull_back(draw(9, *y.shape).astype(y.dtype))))
+
+
+CASES = {
+    "conv": (convolution.conv, plain_conv, 1),
+    "conv_pool": (convolution.conv_pool, plain_conv_pool, 1),
+    "residual": (convolution.residual, plain_residual, 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_of_convolutions_are_those_of_jax(name):
+    ours, plain, count = CASES[name]
+    x = draw(0, 3, 8, 8, 4) + jax.random.normal(jax.random.key(0), (3, 8, 8, 4))  # no two are the same
+    weights = [draw_weights(seed, 4, 4) for seed in range(count)]
+    for one, two in zip(
+        value_and_gradients(ours, x, weights), value_and_gradients(plain, x, weights), strict=True
+    ):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs", "side"),
+    [("conv_pool", 4, 16, 16), ("conv_pool", 16, 32, 8), ("residual", 16, 16, 8), ("residual", 32, 32, 8)],
+)
+def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
+    ours, _, count = CASES[name]
+    # Three pictures do not fill the last program.
+    x = draw(0, 3, side, side, inputs).astype(jnp.bfloat16)
+    weights = [draw_weights(seed, inputs, outputs) for seed in range(count)]
+    expected = value_and_gradients(ours, x, weights)
+    for kernel in ("convolve", "correlate", "pool", "unpool"):
+        interpreted = functools.partial(getattr(kernels, kernel), interpret=True)
+        monkeypatch.setattr(kernels, kernel, interpreted)
+    used = []
+
+    def choose(dtype, inputs, outputs, with_kernel, with_xla):
+        used.append(outputs >= 16)
+        return with_kernel if outputs >= 16 else with_xla
+
+    monkeypatch.setattr(convolution, "_choose", choose)
+    found = value_and_gradients(ours, x, weights)
+    assert sum(used) >= 3
+    for one, two in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(two, np.float32))
+
+
+def test_kernels_are_compiled_for_nvidia_only():
+    network = ResNet(jax.random.key(0), 8, dtype=jnp.bfloat16)
+    images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.uint8)
+    arrays, rest = eqx.partition(network, eqx.is_array)
+
+    def gradient(arrays, images):
+        return jax.grad(lambda arrays: eqx.combine(arrays, rest)(images).sum())(arrays)
+
+    traced = jax.jit(gradient).trace(arrays, images)
+    assert "_convolve_kernel" not in traced.lower(lowering_platforms=("cpu",)).as_text()
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    for kernel in ("convolve", "correlate", "pool", "unpool"):
+        assert f"_{kernel}_kernel" in text
+
+
+@pytest.mark.parametrize("keywords", [{}, {"fold": True}, {"shrink": 4}, {"shrink": 2, "fold": True}])
+def test_the_resnet_sees_every_pixel(keywords):
+    network = ResNet(jax.random.key(0), 8, channels=(4, 4), **keywords)
+    images = jax.random.uniform(jax.random.key(1), (64, 64, 3)) * 255
+
+    def look(images):
+        return network(images[None, None])[0, 0].sum()
+
+    assert network(images.astype(jnp.uint8)).shape == (8,)
+    seen = np.abs(np.asarray(jax.grad(look)(images))).max(axis=2) > 0
+    assert seen.mean() > (0.5 if "shrink" not in keywords and "fold" not in keywords else 0.99)
+
+
+def test_acting_in_the_type_of_the_computation_changes_nothing():
+    network = ResNet(jax.random.key(0), 8, channels=(4, 4), dtype=jnp.bfloat16)
+    images = jax.random.randint(jax.random.key(1), (2, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    np.testing.assert_array_equal(network(images), network.ready()(images))
