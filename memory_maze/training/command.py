@@ -34,6 +34,14 @@ class Train:
     """Seconds between two lines of metrics."""
     evaluate: int = 100
     """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none."""
+    distributed: bool = False
+    """Train on several hosts that JAX finds by itself, for example under SLURM; start this on each."""
+    coordinator: str | None = None
+    """Or say which: address of the first host and a free port of it, HOST:PORT;"""
+    hosts: int | None = None
+    """how many there are;"""
+    host: int | None = None
+    """and which of them this is, from 0."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -43,6 +51,7 @@ class Train:
         get_task(self.task)
         try:
             from memory_maze.agents.impala import PRESETS
+            from memory_maze.training.devices import connected, is_first
             from memory_maze.training.result import NAME, read_result, write_result
             from memory_maze.training.run import Run, RunStoppedError, train
         except ModuleNotFoundError as error:
@@ -57,15 +66,19 @@ class Train:
             log_every=self.log_every,
             save_every=self.save_every,
         )
-        console = Console()
         if (self.out / NAME).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
-        try:
-            with _Progress(console, run.steps, f"impala in {self.task}") as show:
-                train(run, self.out, show)
-        except RunStoppedError:
-            write_result(self.out)
-            raise
+        with connected(self.distributed, self.coordinator, self.hosts, self.host):
+            console = Console(quiet=not is_first())
+            try:
+                with _Progress(console, run.steps, f"impala in {self.task}") as show:
+                    train(run, self.out, show)
+            except RunStoppedError:
+                if is_first():
+                    write_result(self.out)
+                raise
+        if not is_first():
+            return
         result = write_result(self.out)
         console.print(f"trained: {self.out}", soft_wrap=True)
         if self.evaluate:

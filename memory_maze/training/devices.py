@@ -1,9 +1,13 @@
 """Several devices and hosts: mazes are shared out among them, and the weights are the same on all."""
 
+import contextlib
 import hashlib
 import json
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,26 +21,40 @@ SAME: Any = PartitionSpec()
 """On every device."""
 SHARED_OUT: Any = PartitionSpec(AXIS)
 """Along the first axis of arrays."""
+_PATIENCE = 60  # seconds
 
 
-def connect(coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> None:
-    """Makes this process one of several hosts. It is called before anything else of JAX.
+@contextlib.contextmanager
+def connected(
+    distributed: bool = False,
+    coordinator: str | None = None,
+    hosts: int | None = None,
+    host: int | None = None,
+) -> Generator[None]:
+    """Makes this process one of several hosts, if it is told so. It is called before anything else of JAX.
 
     Args:
-        coordinator: Address and port of the first host, "HOST:PORT"; by default JAX asks the cluster.
+        distributed: Whether JAX finds the hosts by itself, as it can on most clusters.
+        coordinator: Or: address and port of the first host, "HOST:PORT".
         hosts: How many there are.
         host: Which of them this is, from 0.
     """
     given = [value is not None for value in (coordinator, hosts, host)]
+    if not distributed and not any(given):
+        yield
+        return
     if any(given) and not all(given):
-        raise ValueError("several hosts need the coordinator, the number of hosts, and which this one is")
+        raise ValueError("give all three: coordinator, hosts and host")
     if coordinator is not None and not re.fullmatch(r".+:\d+", coordinator):
         raise ValueError(f"the coordinator is HOST:PORT, for example 10.0.0.1:1234: got {coordinator!r}")
     if hosts is not None and host is not None and not 0 <= host < hosts:
-        raise ValueError(f"of {hosts} hosts each is one from 0 to {hosts - 1}: got {host}")
+        raise ValueError(f"{hosts} hosts are numbered from 0 to {hosts - 1}: got {host}")
     # It would keep SIGTERM from us; hosts agree on stopping by themselves.
     jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(coordinator, hosts, host)
+    jax.distributed.initialize(coordinator, hosts, host, shutdown_timeout_seconds=60)
+    yield
+    # After an error this is left to the end of the process: it may abort, and the error must be seen.
+    jax.distributed.shutdown()
 
 
 def is_first() -> bool:
@@ -44,13 +62,40 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def check_same_on_all(what: str, value: Any) -> None:
-    """Refuses on all hosts if they differ in a value, for they would wait for each other for ever."""
-    text = json.dumps(value, sort_keys=True)
-    digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
-    digests = multihost_utils.process_allgather(digest)
-    if others := [host for host, theirs in enumerate(digests) if (theirs != digests[0]).any()]:
-        raise ValueError(f"hosts differ in {what}: host {others[0]} and host 0 do; this one has {text}")
+def check_same_on_all(values: dict[str, Any]) -> None:
+    """Refuses, on all hosts, if they differ in a value: they would wait for each other for ever."""
+    for name, value in values.items():
+        text = json.dumps(value, sort_keys=True)
+        digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        digests = multihost_utils.process_allgather(digest)
+        if others := [host for host, other in enumerate(digests) if (other != digests[0]).any()]:
+            raise ValueError(f"{name} differs between host 0 and host {others[0]}: here it is {text}")
+
+
+def check_shared(folder: Path) -> None:
+    """Refuses, on all hosts, if the first one's folder is not that of the others."""
+    if jax.process_count() == 1:
+        return
+    token = multihost_utils.broadcast_one_to_all(np.frombuffer(os.urandom(8), np.uint8))
+    mark = folder / f".shared-{token.tobytes().hex()}"
+    if is_first():
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    multihost_utils.sync_global_devices("marked")
+    seen = multihost_utils.process_allgather(np.array(_appears(mark)))
+    if is_first():
+        mark.unlink()
+    if not seen.all():
+        raise ValueError(f"{folder} is not a folder that all hosts share: host {seen.argmin()} has another")
+
+
+def _appears(path: Path) -> bool:
+    """Whether a file is there, or comes: folders of a network may be seen as they were a minute ago."""
+    for _ in range(_PATIENCE):
+        if path.exists():
+            return True
+        time.sleep(1)
+    return path.exists()
 
 
 class Agreement:
@@ -80,6 +125,8 @@ class Agreement:
 
 def make_mesh(devices: Sequence[Any] | None = None) -> Mesh:
     """Some devices, or all of all hosts."""
+    if jax.device_count() != jax.process_count() * jax.local_device_count():
+        raise ValueError(f"each host must have as many devices as the others: this has {jax.local_devices()}")
     return Mesh(np.array(jax.devices() if devices is None else devices), AXIS)
 
 
@@ -110,10 +157,19 @@ def place(mesh: Mesh, layout: Any, shapes: Any) -> Any:
     The layout is a tree of SAME and SHARED_OUT that ends where all further branches are alike.
     """
 
-    def tell(spec: PartitionSpec, shape: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=NamedSharding(mesh, spec))
+    def tell(spec: PartitionSpec, array: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=NamedSharding(mesh, spec))
 
     return jax.tree.map(lambda spec, part: jax.tree.map(lambda leaf: tell(spec, leaf), part), layout, shapes)
+
+
+def on_all(function: Callable[..., Any], mesh: Mesh, inputs: Any, outputs: Any, **options: Any) -> Any:
+    """A program in which each device calls a function on its share, with layouts of arguments and results."""
+    # Unchecked, for JAX would sum gradients over the devices by itself, in each step of each recurrence.
+    shares = jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+    # Told how to place its results, lest it is compiled again for them.
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), outputs)
+    return jax.jit(shares, out_shardings=shardings, **options)
 
 
 def local_copy(tree: Any) -> Any:

@@ -19,7 +19,7 @@ from memory_maze.engine.batch import Batch
 from memory_maze.engine.types import State, Timestep
 from memory_maze.options import ACTIONS
 from memory_maze.policies import Sight
-from memory_maze.training.devices import AXIS, SAME, SHARED_OUT, check_divides
+from memory_maze.training.devices import AXIS, SAME, SHARED_OUT, check_divides, on_all
 
 
 class Play(NamedTuple):
@@ -45,7 +45,6 @@ class Training(NamedTuple):
 LAYOUT: Any = Training(SAME, SAME, Play(*[SHARED_OUT] * 5, key=SAME), SAME)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "mesh"))
 def begin(key: jax.Array, batch: Batch, config: Config, mesh: Mesh) -> Training:
     """A new run. `batch` is of all mazes, and the same on all devices."""
     check_divides(config.environments, "environments", mesh)
@@ -55,22 +54,25 @@ def begin(key: jax.Array, batch: Batch, config: Config, mesh: Mesh) -> Training:
             f"{config.length} actions in a sequence: it must be shorter than an episode of "
             f"{batch.env.episode_steps}, for no maze may be reset twice in it"
         )
+    return _make_begin(config, mesh)(key, batch)
 
-    def begin_share(key: jax.Array, batch: Batch) -> Training:
-        network_key, reset_key, play_key = jax.random.split(key, 3)
-        network = Network(network_key, config)
-        share, mazes = share_out(batch)
-        states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes])
-        count = share.num
-        carry = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial()
-        )
-        sights = see(timesteps, jnp.zeros(count, jnp.int32))
-        play = Play(states, sights, carry, jnp.zeros(count), jnp.zeros(count, bool), play_key)
-        optimizer = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
-        return Training(network, optimizer, play, jnp.int32(0))
 
-    return _on_all(begin_share, mesh, (SAME, SAME), LAYOUT)(key, batch)
+@functools.cache
+def _make_begin(config: Config, mesh: Mesh) -> Any:
+    return on_all(functools.partial(_begin_share, config), mesh, (SAME, SAME), LAYOUT)
+
+
+def _begin_share(config: Config, key: jax.Array, batch: Batch) -> Training:
+    network_key, reset_key, play_key = jax.random.split(key, 3)
+    network = Network(network_key, config)
+    share, mazes = share_out(batch)
+    states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes])
+    count = share.num
+    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial())
+    sights = see(timesteps, jnp.zeros(count, jnp.int32))
+    play = Play(states, sights, carry, jnp.zeros(count), jnp.zeros(count, bool), play_key)
+    optimizer = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
+    return Training(network, optimizer, play, jnp.int32(0))
 
 
 def share_out(batch: Batch) -> tuple[Batch, jax.Array]:
@@ -79,26 +81,25 @@ def share_out(batch: Batch) -> tuple[Batch, jax.Array]:
     return dataclasses.replace(batch, num=count), jax.lax.axis_index(AXIS) * count + jnp.arange(count)
 
 
-def _on_all(function: Any, mesh: Mesh, inputs: Any, outputs: Any) -> Any:
-    # Unchecked, for JAX would sum gradients over the devices by itself, in each step of each recurrence.
-    return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
-
-
 def see(timesteps: Timestep, actions: jax.Array) -> Sight:
     """What the agent is told after its actions."""
     return Sight(timesteps.observation, timesteps.reward, actions, timesteps.first)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "mesh"), donate_argnames="training")
 def iterate(
     training: Training, batch: Batch, config: Config, mesh: Mesh
 ) -> tuple[Training, dict[str, jax.Array]]:
-    """Plays `length` steps in all mazes, then learns from them in groups."""
-    share = functools.partial(_iterate_share, config=config)
-    return _on_all(share, mesh, (LAYOUT, SAME), (LAYOUT, SAME))(training, batch)
+    """Plays `length` steps in all mazes, then learns from them in groups. Its memory is used again."""
+    return _make_iterate(config, mesh)(training, batch)
 
 
-def _iterate_share(training: Training, batch: Batch, config: Config) -> tuple[Training, dict[str, jax.Array]]:
+@functools.cache
+def _make_iterate(config: Config, mesh: Mesh) -> Any:
+    share = functools.partial(_iterate_share, config)
+    return on_all(share, mesh, (LAYOUT, SAME), (LAYOUT, SAME), donate_argnums=0)
+
+
+def _iterate_share(config: Config, training: Training, batch: Batch) -> tuple[Training, dict[str, jax.Array]]:
     share, mazes = share_out(batch)
     play, sequences, metrics = unroll(training.network, training.play, share, config, mazes)
     metrics = jax.lax.psum(metrics, AXIS)

@@ -22,6 +22,7 @@ from memory_maze.training.checkpoint import Checkpoints, load_weights, read_conf
 from memory_maze.training.devices import (
     Agreement,
     check_same_on_all,
+    check_shared,
     is_first,
     local_copy,
     make_mesh,
@@ -81,7 +82,8 @@ def train(
     began = time.perf_counter()
     cache_programs()
     mesh = make_mesh(devices)
-    check_same_on_all("what they train", run.describe())
+    check_same_on_all(run.describe())
+    check_shared(out)
     env = Env(run.task, image_only_obs=True, layouts=run.layouts)
     batch = put_on_all(mesh, Batch(env, run.agent.environments))
     _check_same(run, out)
@@ -89,7 +91,7 @@ def train(
     # Also refuses what cannot be trained, before anything is written.
     shapes = jax.eval_shape(functools.partial(begin, config=run.agent, mesh=mesh), key, batch)
     checkpoints = Checkpoints(out / "checkpoints")
-    check_same_on_all(f"the checkpoints in {out}, a folder that all must share", checkpoints.latest)
+    check_same_on_all({"the latest checkpoint": checkpoints.latest})
     if checkpoints.latest is None:
         training = begin(key, batch, run.agent, mesh)
     else:
