@@ -1,5 +1,6 @@
 """Several devices and hosts learn what one device learns; runs move between them, and stop together."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -16,7 +18,7 @@ from memory_maze.training.devices import Agreement, connected, make_mesh
 from memory_maze.training.log import read_metrics
 
 STEPS = 8 * 2  # of an iteration
-LAST = 12  # iteration of the longest run
+LAST = 16  # iteration of the longest run
 # Episodes take two seconds, so that some end. Pictures are simple ones, for those of the engine take long to
 # compile and are compared in test_engine.py. Gradients are not divided by their own size, which would make
 # rounding errors as large as what is learned.
@@ -111,40 +113,49 @@ cli.main()
 TRAIN = ("train", "impala", "--preset", "debug", "--layouts", "64", "--log-every", "0", "--evaluate", "0")
 
 
-def start(script, *args, devices):
-    """Compiling takes longest here."""
+@contextlib.contextmanager
+def started(*commands, devices):
+    """Processes of a script and its arguments each. They are quickly compiled rather than fast."""
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, args)],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    variables = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", *map(str, command)], env=variables, **pipes)
+        for command in commands
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
 
 
-def start_hosts(*outs, args=((), ())):
+def host_commands(*outs, args=((), ())):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [*TRAIN, "--coordinator", f"127.0.0.1:{port}", "--hosts", "2"]
+    hosts = ["--coordinator", f"127.0.0.1:{port}", "--hosts", "2"]
     return [
-        start(HOST, *command, "--host", host, "--out", out, *args[host], devices=2)
-        for host, out in enumerate(outs)
+        (HOST, *TRAIN, *hosts, "--host", host, "--out", out, *args[host]) for host, out in enumerate(outs)
     ]
 
 
-def end(processes):
-    """Exit codes and what they wrote, in one line."""
+def finish(processes):
+    """Exit codes, and what was written, in one line each."""
     outputs = [" ".join(process.communicate(timeout=200)[0].split()) for process in processes]
     return [process.returncode for process in processes], outputs
+
+
+def run(*commands, devices):
+    with started(*commands, devices=devices) as processes:
+        return finish(processes)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """One of one device, and two that were moved."""
     folder = tmp_path_factory.mktemp("runs")
-    codes, outputs = end([start(DEVICES, folder, LAST, devices=4)])
+    codes, outputs = run((DEVICES, folder, LAST), devices=4)
     assert codes == [0], outputs[0][-3000:]
     return folder
 
@@ -179,19 +190,19 @@ def test_four_devices_learn_what_one_does(runs, name):
 
 def test_hosts_stop_together_and_one_goes_on(runs, tmp_path):
     """Only one is asked to."""
-    processes = start_hosts(tmp_path, tmp_path)
-    while not read_metrics(tmp_path):
-        assert all(process.poll() is None for process in processes), end(processes)
-        time.sleep(0.1)
-    processes[1].send_signal(signal.SIGTERM)
-    codes, outputs = end(processes)
+    with started(*host_commands(tmp_path, tmp_path), devices=2) as processes:
+        while not read_metrics(tmp_path):
+            assert all(process.poll() is None for process in processes), finish(processes)
+            time.sleep(0.1)
+        processes[1].send_signal(signal.SIGTERM)
+        codes, outputs = finish(processes)
     assert codes == [1, 1], outputs
     assert all("run it again to go on" in output for output in outputs)
     iterations = read_metrics(tmp_path)[-1]["steps"] // STEPS
     assert (tmp_path / "checkpoints" / str(iterations)).exists()
     check_weights(tmp_path, runs / "one" / str(iterations))
     steps = (iterations + 1) * STEPS
-    codes, outputs = end([start(HOST, *TRAIN, "--out", tmp_path, "--steps", steps, devices=1)])
+    codes, outputs = run((HOST, *TRAIN, "--out", tmp_path, "--steps", steps), devices=1)
     assert codes == [0], outputs
     assert read_metrics(tmp_path)[-1]["steps"] == steps
     check_curve(tmp_path, runs / "one")
@@ -202,7 +213,7 @@ def test_hosts_stop_together_and_one_goes_on(runs, tmp_path):
 def test_two_hosts_go_on_with_a_run_of_one_device(runs, tmp_path):
     shutil.copytree(runs / "grown", tmp_path / "run")
     args = ("--steps", 10 * STEPS, "--evaluate", 2)
-    codes, outputs = end(start_hosts(tmp_path / "run", tmp_path / "run", args=[args] * 2))
+    codes, outputs = run(*host_commands(tmp_path / "run", tmp_path / "run", args=[args] * 2), devices=2)
     assert codes == [0, 0], outputs
     assert "trained:" in outputs[0]
     assert "trained:" not in outputs[1], "only the first one shows things"
@@ -211,13 +222,13 @@ def test_two_hosts_go_on_with_a_run_of_one_device(runs, tmp_path):
 
 
 def test_hosts_must_be_started_alike(tmp_path):
-    codes, outputs = end(start_hosts(tmp_path, tmp_path, args=[("--seed", 1), ("--seed", 2)]))
+    codes, outputs = run(*host_commands(tmp_path, tmp_path, args=[("--seed", 1), ("--seed", 2)]), devices=2)
     assert codes == [1, 1]
     assert "seed differs between host 0 and host 1: here it is 2" in outputs[1]
 
 
 def test_hosts_need_a_shared_folder(tmp_path):
-    codes, outputs = end(start_hosts(tmp_path / "one", tmp_path / "other"))
+    codes, outputs = run(*host_commands(tmp_path / "one", tmp_path / "other"), devices=2)
     assert codes == [1, 1]
     assert all("not a folder that all hosts share: host 1 has another" in output for output in outputs), (
         outputs
@@ -241,3 +252,11 @@ def test_one_host_has_its_wishes_granted_at_once():
     agree = Agreement(make_mesh())
     assert list(agree((False, True))) == [False, True]
     assert list(agree((False, False))) == [False, False]
+
+
+def test_several_hosts_have_wishes_granted_one_call_later_and_once(monkeypatch):
+    agree = Agreement(make_mesh())
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    wishes = [(True, False), (True, False), (False, False), (False, True), (False, False), (False, False)]
+    granted = [list(agree(wish)) for wish in wishes]
+    assert granted == [[False] * 2, [True, False], [False] * 2, [False] * 2, [False, True], [False] * 2]
