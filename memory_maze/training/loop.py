@@ -102,12 +102,13 @@ def _make_iterate(config: Config, mesh: Mesh) -> Any:
 def _iterate_share(config: Config, training: Training, batch: Batch) -> tuple[Training, dict[str, jax.Array]]:
     share, mazes = share_out(batch)
     play, sequences, metrics = unroll(training.network, training.play, share, config, mazes)
-    metrics = jax.lax.psum(metrics, AXIS)
+    axis = AXIS if jax.lax.axis_size(AXIS) > 1 else None  # alone, there is nothing to ask others for
+    metrics = jax.lax.psum(metrics, AXIS) if axis else metrics
     arrays, rest = eqx.partition(training.network, eqx.is_array)
 
     def learn(learner: tuple, group: Sequence) -> tuple:
         arrays, optimizer = learner
-        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, AXIS)
+        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, axis)
         return (eqx.filter(network, eqx.is_array), optimizer), losses
 
     (arrays, optimizer), losses = jax.lax.scan(learn, (arrays, training.optimizer), divide(sequences, config))
