@@ -53,6 +53,8 @@ class Config:
     """See squares of so many pixels as one."""
     channels: tuple[int, ...] = (16, 32, 32)
     """Of the ResNet's stages."""
+    normalize: bool = True
+    """Normalize the ResNet's output. It grows without bounds otherwise, and the memory's gates close."""
     features: int = 256
     """Size of the ResNet's output."""
     mixed_precision: bool = True
@@ -67,7 +69,13 @@ class Config:
 
 PRESETS = {
     "paper": Config(),
-    "fast": Config(environments=1024, sequences=64, learning_rate=3e-4, decay_steps=100_000_000, fold=True),
+    "fast": Config(
+        environments=1024,
+        sequences=64,
+        learning_rate=3e-4,
+        decay_steps=100_000_000,
+        fold=True,
+    ),
     "small": Config(
         environments=64,
         sequences=32,
@@ -102,7 +110,15 @@ class Network(eqx.Module):
     def __init__(self, key: jax.Array, config: Config) -> None:
         torso_key, core_key, policy_key, value_key = jax.random.split(key, 4)
         dtype = jnp.bfloat16 if config.mixed_precision else jnp.float32
-        self.torso = ResNet(torso_key, config.features, config.channels, config.fold, config.shrink, dtype)
+        self.torso = ResNet(
+            torso_key,
+            config.features,
+            config.channels,
+            fold=config.fold,
+            shrink=config.shrink,
+            normalize=config.normalize,
+            dtype=dtype,
+        )
         inputs = config.features + len(ACTIONS) + 1
         self.core = make_core(config.core, core_key, inputs, config.core_size, config.forget_every)
         self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)

@@ -7,7 +7,6 @@
 They have their gradients written out, so that ReLUs, masks and sums are done where numbers are at hand.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,6 +24,13 @@ class Weights(NamedTuple):
 
     weight: jax.Array  # (3, 3, I, O) float32
     bias: jax.Array  # (O,) float32
+    packed: kernels.Packed | None = None  # the same for kernels, if it was made ready for many uses
+
+
+def ready(weights: Weights, dtype: Any) -> Weights:
+    """Weights for many uses without gradients, in the type of the computation."""
+    packed = kernels.pack(weights.weight, weights.bias) if _has_kernel(dtype, weights.weight.shape) else None
+    return Weights(weights.weight.astype(dtype), weights.bias, packed)
 
 
 @jax.custom_vjp
@@ -87,13 +93,14 @@ def convolve(x: jax.Array, weights: Weights, skip: jax.Array | None = None, relu
     """The convolution of x or relu(x), plus skip."""
 
     def with_kernel(x: jax.Array, weights: Weights, skip: jax.Array | None) -> jax.Array:
-        return kernels.convolve(x, kernels.pack(weights.weight), weights.bias, skip, relu=relu)
+        packed = weights.packed or kernels.pack(weights.weight, weights.bias)
+        return kernels.convolve(x, packed, skip, relu=relu)
 
     def with_xla(x: jax.Array, weights: Weights, skip: jax.Array | None) -> jax.Array:
         y = _conv(_rectify(x, relu), weights.weight.astype(x.dtype)) + weights.bias.astype(x.dtype)
         return y if skip is None else y + skip
 
-    choice = _choose(x.dtype, x.shape[-1], len(weights.bias), with_kernel, with_xla)
+    choice = _choose(x.dtype, weights.weight.shape, with_kernel, with_xla)
     return choice(x, weights, skip)
 
 
@@ -103,9 +110,9 @@ def pull_back(
     """The gradient of a convolution's input; 0 where the mask is not positive; plus skip."""
 
     def with_kernel(dy: jax.Array, weights: Weights, mask: Any, skip: Any) -> jax.Array:
-        turned = kernels.pack(weights.weight[::-1, ::-1].swapaxes(2, 3))
-        zeros = jnp.zeros(turned.shape[-1], jnp.float32)
-        return kernels.convolve(dy, turned, zeros, skip, mask, relu=False)
+        turned = weights.weight[::-1, ::-1].swapaxes(2, 3)
+        packed = kernels.pack(turned, jnp.zeros(turned.shape[-1], jnp.float32))
+        return kernels.convolve(dy, packed, skip, mask, relu=False)
 
     def with_xla(dy: jax.Array, weights: Weights, mask: Any, skip: Any) -> jax.Array:
         weight = weights.weight.astype(dy.dtype)
@@ -113,23 +120,28 @@ def pull_back(
         slope = slope if mask is None else jnp.where(mask > 0, slope, 0)
         return slope if skip is None else slope + skip
 
-    choice = _choose(dy.dtype, dy.shape[-1], weights.weight.shape[2], with_kernel, with_xla)
+    *window, inputs, outputs = weights.weight.shape
+    choice = _choose(dy.dtype, (*window, outputs, inputs), with_kernel, with_xla)
     return choice(dy, weights, mask, skip)
 
 
 def correlate(x: jax.Array, dy: jax.Array, relu: bool = False) -> Weights:
     """The gradients of a convolution's weights."""
 
+    shape = (3, 3, x.shape[-1], dy.shape[-1])
+
     def with_kernel(x: jax.Array, dy: jax.Array) -> Weights:
         return Weights(*kernels.correlate(x, dy, relu=relu))
 
     def with_xla(x: jax.Array, dy: jax.Array) -> Weights:
-        shape = jax.ShapeDtypeStruct((3, 3, x.shape[-1], dy.shape[-1]), x.dtype)
-        (weight,) = jax.linear_transpose(functools.partial(_conv, _rectify(x, relu)), shape)(dy)
-        bias = dy.astype(jnp.float32).sum(axis=(0, 1, 2))
-        return Weights(weight.astype(jnp.float32), bias)
+        # Nine products of matrices: XLA for CPUs is a hundred times slower with convolutions in a loop.
+        _, height, width, _ = x.shape
+        padded = jnp.pad(_rectify(x, relu), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+        nine = [jnp.einsum("nhwi,nhwo->io", part, dy, preferred_element_type=jnp.float32) for part in shifted]
+        return Weights(jnp.stack(nine).reshape(shape), dy.astype(jnp.float32).sum(axis=(0, 1, 2)))
 
-    return _choose(x.dtype, x.shape[-1], dy.shape[-1], with_kernel, with_xla)(x, dy)
+    return _choose(x.dtype, shape, with_kernel, with_xla)(x, dy)
 
 
 def pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -145,7 +157,7 @@ def pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             best = jnp.maximum(value, best)
         return best, which
 
-    return _choose(x.dtype, x.shape[-1], x.shape[-1], kernels.pool, with_xla)(x)
+    return _choose(x.dtype, x.shape[-1:] * 2, kernels.pool, with_xla)(x)
 
 
 def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
@@ -160,16 +172,20 @@ def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
             slope = slope.at[:, i : i + 2 * height : 2, j : j + 2 * width : 2].add(here)
         return slope[:, : 2 * height, : 2 * width]
 
-    return _choose(dy.dtype, dy.shape[-1], dy.shape[-1], kernels.unpool, with_xla)(dy, which)
+    return _choose(dy.dtype, dy.shape[-1:] * 2, kernels.unpool, with_xla)(dy, which)
 
 
 def _choose(
-    dtype: Any, inputs: int, outputs: int, with_kernel: Callable[..., Any], with_xla: Callable[..., Any]
+    dtype: Any, shape: tuple[int, ...], with_kernel: Callable[..., Any], with_xla: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Kernels on NVIDIA GPUs for the few channels in bfloat16 that they are made for."""
-    if dtype != jnp.bfloat16 or inputs not in (4, 16, 32, 64) or outputs not in (16, 32, 64):
+    """Kernels on NVIDIA GPUs, if there are any for weights of such a shape."""
+    if not _has_kernel(dtype, shape):
         return with_xla
     return lambda *args: lax.platform_dependent(*args, cuda=with_kernel, default=with_xla)
+
+
+def _has_kernel(dtype: Any, shape: tuple[int, ...]) -> bool:
+    return dtype == jnp.bfloat16 and shape[-2] in kernels.INPUTS and shape[-1] in kernels.OUTPUTS
 
 
 def _conv(x: jax.Array, weight: jax.Array) -> jax.Array:

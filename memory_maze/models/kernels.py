@@ -2,12 +2,14 @@
 
 cuDNN's kernels are made for hundreds of channels: of 16 and 32 they leave most of their tiles empty, and
 every bias, ReLU and sum is one more pass over the memory. Here a program makes all channels of some
-pixels, with what comes before and after in registers. Arrays are (N, H, W, C) and flat inside of kernels.
+pixels, with what comes before and after in registers. Two pixels beside each other are made together, from
+the four of each row that they see: these follow each other in memory, and fill the matrices that tensor
+cores multiply. Arrays are (N, H, W, C) and flat inside of kernels.
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,33 +17,40 @@ from jax import lax
 from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
-CONVOLVE_PIXELS = 128
-CORRELATE_PIXELS = {4: 128, 16: 128, 32: 64, 64: 64}  # by the channels of the input
+INPUTS, OUTPUTS = (4, 16, 32), (16, 32)  # channels
+CONVOLVE_PAIRS = {4: 128, 16: 128, 32: 64}  # by the channels of the input
+CORRELATE_PAIRS = 128
 CORRELATE_PROGRAMS = 528  # four for each processor of an H200
 POOL_NUMBERS = 1024
-FEW_PIXELS = 1 << 18
-MANY = 16  # channels are enough for a matrix of their own
 
 _Shape = tuple[int, ...]
 
 
-def pack(weight: jax.Array) -> jax.Array:
-    """(3, 3, I, O) to (3, K, O) bfloat16: a matrix for each row of pixels."""
-    rows = weight.astype(jnp.bfloat16).reshape(3, -1, weight.shape[-1])
-    if weight.shape[2] >= MANY:
-        return rows
-    return jnp.pad(rows, ((0, 0), (0, _room(weight.shape[2]) - rows.shape[1]), (0, 0)))
+class Packed(NamedTuple):
+    """The weights of a convolution, for each row from four pixels to the two between them."""
+
+    weight: jax.Array  # (3, 4 I, 2 O) bfloat16
+    bias: jax.Array  # (2 O,) float32
 
 
-def _room(channels: int) -> int:
-    """Numbers of three pixels, filled up to a power of two."""
-    return 1 << (3 * channels - 1).bit_length()
+def pack(weight: jax.Array, bias: jax.Array) -> Packed:
+    """Of (3, 3, I, O) and (O,)."""
+    weight = weight.astype(jnp.bfloat16)
+    two = [jnp.pad(weight, ((0, 0), (second, 1 - second), (0, 0), (0, 0))) for second in range(2)]
+    rows = jnp.concatenate(two, axis=-1).reshape(3, 4 * weight.shape[2], -1)
+    return Packed(rows, jnp.concatenate([bias, bias]))
+
+
+def unpack(weight: jax.Array) -> jax.Array:
+    """The transpose of `pack`, of weights."""
+    four = weight.reshape(3, 4, -1, weight.shape[-1])
+    first, second = jnp.split(four, 2, axis=-1)
+    return first[:, :3] + second[:, 1:]
 
 
 def convolve(
     x: jax.Array,
-    packed: jax.Array,
-    bias: jax.Array,
+    packed: Packed,
     skip: jax.Array | None = None,
     mask: jax.Array | None = None,
     *,
@@ -49,14 +58,14 @@ def convolve(
     interpret: bool = False,
 ) -> jax.Array:
     """The convolution of x or relu(x), plus bias; 0 where the mask is not positive; plus skip."""
-    pixels, channels = _pixels(x.shape), packed.shape[-1]
+    pairs, channels = _pairs(x.shape), len(packed.bias) // 2
     others = [array.reshape(-1) for array in (mask, skip) if array is not None]
     kernel = functools.partial(_convolve_kernel, x.shape, relu, mask is not None, skip is not None)
     (flat,) = _call(
         kernel,
-        pallas.cdiv(pixels, CONVOLVE_PIXELS),
-        (x.reshape(-1), packed, bias, *others),
-        [((pixels * channels,), jnp.bfloat16)],
+        (pallas.cdiv(pairs, CONVOLVE_PAIRS[x.shape[-1]]),),
+        (x.reshape(-1), *packed, *others),
+        [((pairs * 2 * channels,), jnp.bfloat16)],
         interpret,
     )
     return flat.reshape(*x.shape[:-1], channels)
@@ -64,7 +73,7 @@ def convolve(
 
 def _call(
     kernel: Callable[..., None],
-    programs: int,
+    grid: tuple[int, ...],
     args: Sequence[jax.Array],
     shapes: list[tuple[_Shape, Any]],
     interpret: bool,
@@ -77,7 +86,7 @@ def _call(
 
     return pallas.pallas_call(
         kernel,
-        grid=(programs,),
+        grid=grid,
         out_shape=jax.eval_shape(outputs),
         compiler_params=None if interpret else triton.CompilerParams(num_warps=4, num_stages=stages),
         interpret=interpret,
@@ -85,23 +94,16 @@ def _call(
 
 
 def _convolve_kernel(
-    shape: _Shape, relu: bool, masked: bool, skipped: bool, x: Any, packed: Any, bias: Any, *refs: Any
+    shape: _Shape, relu: bool, masked: bool, skipped: bool, x: Any, weight: Any, bias: Any, *refs: Any
 ) -> None:
     *others, out = refs
-    channels = packed.shape[-1]
-    pixel = _tile(CONVOLVE_PIXELS, pallas.program_id(0))
-    total = bias[:][None, :] + jnp.zeros((CONVOLVE_PIXELS, channels), jnp.float32)
-    size, step = (shape[-1], 1) if shape[-1] >= MANY else (packed.shape[1], 3)
-    places = [(row, column) for row in range(3) for column in range(0, 3, step)]
-    # Where programs are few, some loads ahead hide how long each takes.
-    ahead = 3 if _pixels(shape) <= FEW_PIXELS else 1
-    patches = [_load_patch(x, shape, pixel, *place, size) for place in places[:ahead]]
-    for index, (row, column) in enumerate(places):
-        patches += [_load_patch(x, shape, pixel, *place, size) for place in places[index + ahead :][:1]]
-        weight = packed[row, pallas.ds(column * shape[-1], size)]
-        patch = patches.pop(0)
-        total += _dot(jnp.maximum(patch, 0) if relu else patch, weight)
-    place, inside = _places(shape, pixel, channels)
+    _, size, numbers = weight.shape
+    pair = _tile(CONVOLVE_PAIRS[shape[-1]], pallas.program_id(0))
+    total = bias[:][None, :] + jnp.zeros((len(pair), numbers), jnp.float32)
+    for row in range(3):
+        patch = _load_patch(x, shape, pair[:, None], row, jnp.arange(size, dtype=jnp.int32)[None, :])
+        total += _dot(jnp.maximum(patch, 0) if relu else patch, weight[row])
+    place, inside = _places(shape, pair, numbers)
     if masked:
         seen = triton.load(others.pop(0).at[place], mask=inside, other=0)
         total = jnp.where(seen > 0, total, 0)
@@ -118,96 +120,71 @@ def _dot(one: jax.Array, two: jax.Array) -> jax.Array:
     return jnp.dot(one, two, preferred_element_type=jnp.float32)
 
 
-def _pixels(shape: _Shape) -> int:
-    return shape[0] * shape[1] * shape[2]
+def _pairs(shape: _Shape) -> int:
+    return shape[0] * shape[1] * shape[2] // 2
 
 
-def _places(shape: _Shape, pixel: jax.Array, channels: int) -> tuple[jax.Array, jax.Array]:
-    """(P, C) where the channels of pixels are, and whether."""
-    place = (pixel * channels)[:, None] + jnp.arange(channels, dtype=jnp.int32)[None, :]
-    return place, (pixel < _pixels(shape))[:, None] & jnp.ones_like(place, bool)
+def _places(shape: _Shape, pair: jax.Array, numbers: int) -> tuple[jax.Array, jax.Array]:
+    """(P, K) where the numbers of pairs are, and whether."""
+    place = (pair * numbers)[:, None] + jnp.arange(numbers, dtype=jnp.int32)[None, :]
+    return place, (pair < _pairs(shape))[:, None] & jnp.ones_like(place, bool)
 
 
-def _load_patch(x: Any, shape: _Shape, pixel: jax.Array, row: int, column: int, size: int) -> jax.Array:
-    """(P, K) numbers from a pixel beside each pixel on; zeros outside of the picture.
-
-    Pixels beside each other follow each other in memory, so K may be of several.
-    """
-    _, _, width, channels = shape
-    pixel, number = pixel[:, None], jnp.arange(size, dtype=jnp.int32)[None, :]
-    left = column - 1 if size == channels else column - 1 + lax.div(number, channels)
-    inside = _inside(shape, pixel, row - 1, left)
-    if size > channels:
-        inside &= number < 3 * channels
-    place = (pixel + (row - 1) * width + column - 1) * channels + number
+def _load_patch(x: Any, shape: _Shape, pair: jax.Array, row: Any, number: jax.Array) -> jax.Array:
+    """Numbers of the four pixels about each pair, of the row above, its own or below; zeros outside."""
+    _, height, width, channels = shape
+    y = lax.rem(lax.div(pair, width // 2), height) + row - 1
+    left = lax.rem(pair, width // 2)
+    inside = (y >= 0) & (y < height) & (pair < _pairs(shape))
+    inside &= (number >= channels) | (left > 0)
+    inside &= (number < 3 * channels) | (left < width // 2 - 1)
+    place = (2 * pair + (row - 1) * width - 1) * channels + number
     return triton.load(x.at[place], mask=inside & jnp.ones_like(place, bool), other=0)
-
-
-def _inside(shape: _Shape, pixel: jax.Array, down: Any, right: Any) -> jax.Array:
-    """Whether there is a pixel so far from each."""
-    _, height, width, _ = shape
-    y, x = lax.rem(lax.div(pixel, width), height) + down, lax.rem(pixel, width) + right
-    return (y >= 0) & (y < height) & (x >= 0) & (x < width) & (pixel < _pixels(shape))
 
 
 def correlate(
     x: jax.Array, dy: jax.Array, *, relu: bool, interpret: bool = False
 ) -> tuple[jax.Array, jax.Array]:
     """The gradients of the weight (3, 3, I, O) and of the bias (O,)."""
-    inputs, channels = x.shape[-1], dy.shape[-1]
-    tiles = pallas.cdiv(_pixels(x.shape), CORRELATE_PIXELS[inputs])
-    programs = min(tiles, CORRELATE_PROGRAMS)
-    # Matrices of four pixels for each row, or of four rows if channels are few; the fourth is empty.
-    matrices, size = (3, 4 * inputs) if inputs >= MANY else (1, 16 * inputs)
+    inputs, numbers = x.shape[-1], 2 * dy.shape[-1]
+    tiles = pallas.cdiv(_pairs(x.shape), CORRELATE_PAIRS)
+    # A program for each row of pixels; with few channels, one for all, and a fourth that is not there.
+    rows, size = (3, 4 * inputs) if inputs > 4 else (1, 16 * inputs)
+    programs = min(tiles, max(CORRELATE_PROGRAMS // rows, 1))
     weights, biases = _call(
         functools.partial(_correlate_kernel, x.shape, relu, pallas.cdiv(tiles, programs)),
-        programs,
+        (programs, rows),
         (x.reshape(-1), dy.reshape(-1)),
-        [((programs, matrices, size, channels), jnp.float32), ((programs, channels), jnp.float32)],
+        [((programs, rows, size, numbers), jnp.float32), ((programs, rows, numbers), jnp.float32)],
         interpret,
-        stages=3 if inputs >= MANY else 1,
+        stages=3 if inputs > 4 else 1,
     )
-    weight = weights.sum(axis=0).reshape(-1, 4, inputs, channels)
-    return weight[:3, :3], biases.sum(axis=0)
+    weight = weights.sum(axis=0).reshape(-1, 4 * inputs, numbers)[:3]
+    return unpack(weight), biases[:, 0].sum(axis=0).reshape(2, -1).sum(axis=0)
 
 
 def _correlate_kernel(
     shape: _Shape, relu: bool, rounds: int, x: Any, dy: Any, weights: Any, biases: Any
 ) -> None:
-    _, matrices, size, channels = weights.shape
-    program, programs = pallas.program_id(0), pallas.num_programs(0)
+    _, rows, size, numbers = weights.shape
+    program, programs, row = pallas.program_id(0), pallas.num_programs(0), pallas.program_id(1)
+    number = jnp.arange(size, dtype=jnp.int32)[:, None]
+    if rows == 1:
+        row, number = lax.div(number, size // 4), lax.rem(number, size // 4)
 
     def add(index: jax.Array, sums: tuple) -> tuple:
-        pixel = _tile(CORRELATE_PIXELS[shape[-1]], index * programs + program)
-        place, inside = _places(shape, pixel, channels)
+        weight, bias = sums
+        pair = _tile(CORRELATE_PAIRS, index * programs + program)
+        place, inside = _places(shape, pair, numbers)
         slope = triton.load(dy.at[place], mask=inside, other=0)
-        *rows, bias = sums
-        for row in range(matrices):
-            patch = _load_pixels(x, shape, pixel, row if matrices > 1 else None, size)
-            rows[row] += _dot(jnp.maximum(patch, 0) if relu else patch, slope)
-        return (*rows, bias + slope.astype(jnp.float32).sum(axis=0))
+        patch = _load_patch(x, shape, pair[None, :], row, number)
+        weight += _dot(jnp.maximum(patch, 0) if relu else patch, slope)
+        return weight, bias + slope.astype(jnp.float32).sum(axis=0)
 
-    zeros = (jnp.zeros((size, channels), jnp.float32),) * matrices
-    *rows, bias = lax.fori_loop(0, rounds, add, (*zeros, jnp.zeros(channels, jnp.float32)))
-    for row in range(matrices):
-        weights[program, row] = rows[row]
-    biases[program] = bias
-
-
-def _load_pixels(x: Any, shape: _Shape, pixel: jax.Array, row: int | None, size: int) -> jax.Array:
-    """(K, P) numbers of four pixels of a row about each pixel, or of all rows; zeros where there is none."""
-    _, _, width, channels = shape
-    tap = jnp.arange(size // channels, dtype=jnp.int32)[:, None, None]
-    column = lax.rem(tap, 4)
-    down: Any = (lax.div(tap, 4) if row is None else row) - 1
-    pixel = pixel[None, None, :]
-    inside = _inside(shape, pixel, down, column - 1) & (column < 3)
-    if row is None:
-        inside &= down < 2
-    start = (pixel + down * width + column - 1) * channels
-    place = start + jnp.arange(channels, dtype=jnp.int32)[None, :, None]
-    patch = triton.load(x.at[place], mask=inside & jnp.ones_like(place, bool), other=0)
-    return patch.reshape(size, -1)
+    zeros = jnp.zeros((size, numbers), jnp.float32), jnp.zeros(numbers, jnp.float32)
+    weight, bias = lax.fori_loop(0, rounds, add, zeros)
+    weights[program, pallas.program_id(1)] = weight
+    biases[program, pallas.program_id(1)] = bias
 
 
 def pool(x: jax.Array, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
@@ -216,7 +193,7 @@ def pool(x: jax.Array, *, interpret: bool = False) -> tuple[jax.Array, jax.Array
     shape, size = (count, height // 2, width // 2, channels), x.size // 4
     largest, which = _call(
         functools.partial(_pool_kernel, x.shape),
-        pallas.cdiv(size, POOL_NUMBERS),
+        (pallas.cdiv(size, POOL_NUMBERS),),
         (x.reshape(-1),),
         [((size,), jnp.bfloat16), ((size,), jnp.uint8)],
         interpret,
@@ -250,7 +227,7 @@ def unpool(dy: jax.Array, which: jax.Array, *, interpret: bool = False) -> jax.A
     count, height, width, channels = dy.shape
     (flat,) = _call(
         functools.partial(_unpool_kernel, dy.shape),
-        pallas.cdiv(4 * dy.size, POOL_NUMBERS),
+        (pallas.cdiv(4 * dy.size, POOL_NUMBERS),),
         (dy.reshape(-1), which.reshape(-1)),
         [((4 * dy.size,), jnp.bfloat16)],
         interpret,

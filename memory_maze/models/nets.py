@@ -1,13 +1,12 @@
 """Networks of (..., inputs): leading axes are a batch, if there are any."""
 
-import math
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.convolution import Weights, conv, conv_pool, residual
+from memory_maze.models.convolution import Weights, conv, conv_pool, ready, residual
 
 IMAGE_SIDE = 64
 COLORS = 4  # of which the fourth is black: memory is read in powers of two
@@ -20,11 +19,26 @@ class Linear(eqx.Module):
     bias: jax.Array  # (outputs,)
 
     def __init__(self, key: jax.Array, inputs: int, outputs: int, scale: float = 1.0) -> None:
-        self.weight = scale * jax.nn.initializers.lecun_normal()(key, (inputs, outputs))
+        self.weight = scale * jax.nn.initializers.glorot_uniform()(key, (inputs, outputs))
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return x @ self.weight.astype(x.dtype) + self.bias.astype(x.dtype)
+
+
+class LayerNorm(eqx.Module):
+    """Mean 0 and standard deviation 1 over the last axis, then a scale and an offset (Ba et al. 2016)."""
+
+    scale: jax.Array  # (size,)
+    offset: jax.Array  # (size,)
+
+    def __init__(self, size: int) -> None:
+        self.scale, self.offset = jnp.ones(size), jnp.zeros(size)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(jnp.float32)
+        x = x - x.mean(axis=-1, keepdims=True)
+        return x * jax.lax.rsqrt(jnp.square(x).mean(axis=-1, keepdims=True) + 1e-6) * self.scale + self.offset
 
 
 class Stage(eqx.Module):
@@ -49,8 +63,7 @@ class Stage(eqx.Module):
 
 
 def _make_conv(key: jax.Array, inputs: int, outputs: int) -> Weights:
-    bound = 1 / math.sqrt(9 * inputs)
-    weight = jax.random.uniform(key, (3, 3, inputs, outputs), minval=-bound, maxval=bound)
+    weight = jax.nn.initializers.glorot_uniform(in_axis=(0, 1, 2))(key, (3, 3, inputs, outputs))
     return Weights(weight, jnp.zeros(outputs))
 
 
@@ -64,11 +77,13 @@ class ResNet(eqx.Module):
         fold: See squares of four pixels as one with all their colours, where the first stage would take the
             largest of what it makes of each: nearly as much is seen in a quarter of the time.
         shrink: See the means of squares of so many pixels.
+        normalize: Keep the vectors' numbers of a size that a memory can take.
         dtype: Of the computation.
     """
 
     stages: list[Stage]
     out: Linear
+    norm: LayerNorm | None
     fold: bool = eqx.field(static=True)
     shrink: int = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
@@ -80,6 +95,7 @@ class ResNet(eqx.Module):
         channels: tuple[int, ...] = (16, 32, 32),
         fold: bool = False,
         shrink: int = 1,
+        normalize: bool = False,
         dtype: Any = jnp.float32,
     ) -> None:
         out_key, *stage_keys = jax.random.split(key, 1 + len(channels))
@@ -89,7 +105,8 @@ class ResNet(eqx.Module):
             for index, key in enumerate(stage_keys)
         ]
         side = IMAGE_SIDE // shrink >> len(channels)
-        self.out = Linear(out_key, side * side * inputs[-1], outputs, scale=math.sqrt(2))
+        self.out = Linear(out_key, side * side * inputs[-1], outputs)
+        self.norm = LayerNorm(outputs) if normalize else None
         self.fold, self.shrink, self.dtype = fold, shrink, dtype
 
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -97,8 +114,8 @@ class ResNet(eqx.Module):
         x = self._look(images.reshape(-1, *images.shape[-3:]))
         for stage in self.stages:
             x = stage(x)
-        x = jax.nn.relu(x).reshape(*batch, -1)
-        return jax.nn.relu(self.out(x)).astype(jnp.float32)
+        x = self.out(jax.nn.relu(x).reshape(*batch, -1))
+        return jax.nn.relu(x.astype(jnp.float32) if self.norm is None else self.norm(x))
 
     def _look(self, images: jax.Array) -> jax.Array:
         """Numbers from 0 to 1: (N, S, S, 4), or (N, S / 2, S / 2, 16) folded."""
@@ -112,8 +129,14 @@ class ResNet(eqx.Module):
         return x
 
     def ready(self) -> "ResNet":
-        """The same with its matrices in the type that they are used in: for acting many times."""
-        return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if leaf.ndim > 1 else leaf, self)
+        """The same for acting many times: what is made of the weights is made once."""
+
+        def make(part: Any) -> Any:
+            if isinstance(part, Weights):
+                return ready(part, self.dtype)
+            return part.astype(self.dtype) if part.ndim > 1 else part
+
+        return jax.tree.map(make, self, is_leaf=lambda part: isinstance(part, Weights))
 
 
 def _squares(x: jax.Array, side: int) -> jax.Array:
