@@ -235,6 +235,12 @@ def test_hosts_need_a_shared_folder(tmp_path):
     )
 
 
+def test_hosts_that_are_not_found(tmp_path):
+    codes, outputs = run((HOST, *TRAIN, "--out", tmp_path, "--distributed"), devices=1)
+    assert codes == [1]
+    assert "give coordinator, hosts and host" in outputs[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -51,7 +51,11 @@ def connected(
         raise ValueError(f"{hosts} hosts are numbered from 0 to {hosts - 1}: got {host}")
     # It would keep SIGTERM from us; hosts agree on stopping by themselves.
     jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(coordinator, hosts, host, shutdown_timeout_seconds=60)
+    try:
+        jax.distributed.initialize(coordinator, hosts, host, shutdown_timeout_seconds=60)
+    except ValueError as error:
+        remedy = "give coordinator, hosts and host"
+        raise ValueError(f"JAX does not find out what hosts there are: {remedy} ({error})") from error
     yield
     # After an error this is left to the end of the process: it may abort, and the error must be seen.
     jax.distributed.shutdown()
