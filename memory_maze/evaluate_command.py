@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import Task, get_task
+from memory_maze.tasks import Task, parse_task
 
 console = Console()
 _BARS = "▁▂▃▄▅▆▇█"
@@ -50,7 +50,7 @@ class Evaluate:
             _check_video(self.video)
         folder = find_agent(self.policy)
         own = None if folder is None else agent_task(folder)
-        task = get_task(self.task or own or "9x9")
+        task = parse_task(self.task or own or "9x9")
         # Before they are read, as a run that goes on may write others meanwhile.
         weights = None if folder is None else _hash(folder)
         report = evaluate_shown(

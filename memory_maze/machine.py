@@ -16,12 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent  # of the checkout, if the package
 
 def describe_origin() -> dict[str, Any]:
     """Command, date, commit, hardware and versions, as plain data without paths of this machine."""
+    from memory_maze import __version__
+
     return {
         "command": command_line(),
         "date": now(),
         "commit": find_commit(),
         "hardware": describe_hardware() | {"devices": describe_devices()},
-        "versions": {package: metadata.version(package) for package in ("memory-maze", "jax")},
+        "versions": {"memory-maze": __version__, "jax": metadata.version("jax")},
     }
 
 

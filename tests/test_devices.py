@@ -266,3 +266,19 @@ def test_several_hosts_have_wishes_granted_one_call_later_and_once(monkeypatch):
     wishes = [(True, False), (True, False), (False, False), (False, True), (False, False), (False, False)]
     granted = [list(agree(wish)) for wish in wishes]
     assert granted == [[False] * 2, [True, False], [False] * 2, [False] * 2, [False, True], [False] * 2]
+
+
+@pytest.mark.parametrize(("counts", "most"), [((8, 4), 4), ((9, 3), 3)])
+def test_each_core_is_a_device_as_far_as_mazes_divide(counts, most):
+    cores = len(os.sched_getaffinity(0))
+    program = f"import jax; from memory_maze.training.devices import use_cores; use_cores{counts}; "
+    command = [sys.executable, "-c", program + "print(len(jax.devices())); use_cores(1)"]
+    found = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert found == max(count for count in range(1, cores + 1) if most % count == 0)
+
+
+def test_devices_that_the_user_asked_for_are_kept(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
+    program = "import jax; from memory_maze.training.devices import use_cores; use_cores(8, 4); "
+    command = [sys.executable, "-c", program + "print(len(jax.devices()))"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "3"

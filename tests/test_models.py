@@ -136,6 +136,9 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
     monkeypatch.setattr(convolution, "_choose", choose)
     found = value_and_gradients(ours, x, weights)
     assert sum(used) >= 3
+    ready = [convolution.ready(one, jnp.bfloat16) for one in weights]
+    assert all(one.packed is not None for one in ready)
+    np.testing.assert_array_equal(ours(x, *ready), found[0])
     for one, two in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(two, np.float32))
 

@@ -17,7 +17,7 @@ class Train:
     out: Path
     """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
     task: str = "9x9"
-    """Which task."""
+    """Which task, or any odd size like 7x7."""
     preset: Literal["paper", "fast", "small", "debug"] = "paper"
     """Values to start from: the paper's, fast ones for a GPU, small ones for a CPU, tiny ones for tests."""
     set: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class Train:
     def run(self) -> None:
         from rich.console import Console
 
-        from memory_maze.tasks import get_task
+        from memory_maze.tasks import parse_task
 
-        get_task(self.task)
+        parse_task(self.task)
         try:
             from memory_maze.agents.impala import PRESETS
-            from memory_maze.training.devices import connected, is_first
+            from memory_maze.training.devices import connected, is_first, use_cores
             from memory_maze.training.result import NAME, read_result, write_result
             from memory_maze.training.run import Run, RunStoppedError, train
         except ModuleNotFoundError as error:
@@ -66,6 +66,8 @@ class Train:
             log_every=self.log_every,
             save_every=self.save_every,
         )
+        if not self.distributed and self.hosts is None:
+            use_cores(run.agent.environments, run.agent.sequences)
         if (self.out / NAME).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
         with connected(self.distributed, self.coordinator, self.hosts, self.host):
@@ -89,14 +91,14 @@ class Train:
         """Unless an earlier call did."""
         from memory_maze.evaluate_command import evaluate_shown
         from memory_maze.policies import load_policy
-        from memory_maze.tasks import get_task
+        from memory_maze.tasks import parse_task
         from memory_maze.training.result import add_evaluation
 
         done = [one["episodes"] for one in result["evaluations"] if one["engine"] == "jax"]
         if done and done[0] >= self.evaluate:
             return
         policy = load_policy(str(self.out))
-        report = evaluate_shown(policy, get_task(self.task), self.evaluate, self.out.name)
+        report = evaluate_shown(policy, parse_task(self.task), self.evaluate, self.out.name)
         add_evaluation(self.out, report | {"weights": result["weights"]})
 
 

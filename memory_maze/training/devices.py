@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -16,12 +17,29 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from memory_maze.processors import num_cores
+
 AXIS = "devices"
 SAME: Any = PartitionSpec()
 """On every device."""
 SHARED_OUT: Any = PartitionSpec(AXIS)
 """Along the first axis of arrays."""
 _PATIENCE = 60  # seconds
+_CPU_DEVICES = "xla_force_host_platform_device_count"
+_MOST_CPU_DEVICES = 8  # each has its own layouts and textures, some hundred megabytes
+
+
+def use_cores(*counts: int) -> None:
+    """XLA runs a program for CPUs on one core: makes each core a device, as far as these counts divide.
+
+    It is called before anything else of JAX, and does nothing to other devices.
+    """
+    if _CPU_DEVICES in os.environ.get("XLA_FLAGS", ""):
+        return
+    most = min(num_cores(), _MOST_CPU_DEVICES)
+    count = max(number for number in range(1, most + 1) if math.gcd(*counts) % number == 0)
+    with contextlib.suppress(RuntimeError):  # JAX is running already
+        jax.config.update("jax_num_cpu_devices", count)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from memory_maze.agents.impala import Config, Network
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs
+from memory_maze.tasks import parse_task
 from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
 from memory_maze.training.devices import (
     Agreement,
@@ -84,7 +85,7 @@ def train(
     mesh = make_mesh(devices)
     check_same_on_all(run.describe())
     check_shared(out)
-    env = Env(run.task, image_only_obs=True, layouts=run.layouts)
+    env = Env(parse_task(run.task), image_only_obs=True, layouts=run.layouts)
     batch = put_on_all(mesh, Batch(env, run.agent.environments))
     _check_same(run, out)
     key = put_on_all(mesh, jax.random.key(run.seed))

@@ -1,0 +1,86 @@
+"""The trained agents of the paper's online benchmark: `python benchmarks/online.py fast-9x9 fast-11x11`.
+
+Each run is what `memory-maze train` makes of it, in a folder under runs/, evaluated in mazes that no agent is
+trained in; its result is copied to results/online. Called again, unfinished runs go on. `memory-maze report
+online` draws the table. On one H200 a fast run of 100 million steps takes minutes; for two cores of a CPU there is
+`small-7x7 --steps 1500000`.
+"""
+
+import dataclasses
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import tyro
+from machine import ROOT
+
+from memory_maze.files import replacing
+from memory_maze.tasks import TASKS
+from memory_maze.training.result import NAME
+
+RUNS = {
+    **{
+        f"{preset}-{task}": ["--preset", preset, "--task", task]
+        for preset in ("fast", "paper")
+        for task in TASKS
+    },
+    "small-7x7": ["--preset", "small", "--task", "7x7"],
+    "no-memory-9x9": ["--preset", "fast", "--task", "9x9", "--set", "core=none"],
+    "forgetful-9x9": ["--preset", "fast", "--task", "9x9", "--set", "forget_every=50"],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Train and evaluate agents."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = tuple(f"fast-{task}" for task in TASKS)
+    """Which runs."""
+    steps: int = 100_000_000
+    """Actions of each."""
+    seed: int = 0
+    """Seed of each."""
+    episodes: int = 100
+    """To evaluate each on, on the JAX engine."""
+    mujoco_episodes: int = 0
+    """And on the MuJoCo engine, where the same mazes take a millisecond a step."""
+    minutes: float | None = None
+    """Stop and save after so long, to go on another time."""
+    runs: Path = ROOT / "runs"
+    """Folder for the runs."""
+    out: Path = ROOT / "results" / "online"
+    """Folder for the results."""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.names if name not in RUNS]:
+            raise SystemExit(f"no run {unknown[0]}: there are {', '.join(RUNS)}")
+
+
+def main(config: Config) -> None:
+    for name in config.names:
+        folder = config.runs / f"{name}-{config.seed}"
+        options = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
+        call(config, "train", "impala", *RUNS[name], *options, "--out", folder)
+        if config.mujoco_episodes:
+            call(config, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
+        config.out.mkdir(parents=True, exist_ok=True)
+        with replacing(config.out / f"{folder.name}.json") as path:
+            shutil.copyfile(folder / NAME, path)
+
+
+def call(config: Config, *arguments: object) -> None:
+    """Runs a command, or ends as it does."""
+    process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
+    try:
+        code = process.wait(None if config.minutes is None else 60 * config.minutes)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.send_signal(signal.SIGINT)
+        code = process.wait()
+    if code:
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config, description=__doc__))
