@@ -7,6 +7,7 @@ from rich.table import Table
 
 from memory_maze import paper
 from memory_maze.report.scores import Cell, Group, Row, format_steps, is_finished
+from memory_maze.tasks import TASKS
 
 MISSING = "-"
 NOTE = (
@@ -31,8 +32,14 @@ def make_table(rows: Sequence[Row], tasks: Sequence[str]) -> Table:
             table.add_section()
         last = row.source
         name, source, *cells = _cells(row, tasks)
-        table.add_row(name, source, *(cell.replace(" (", "\n(") for cell in cells))  # fits in 80 columns
+        table.add_row(name, source, *(_fold(cell, len(tasks)) for cell in cells))
     return table
+
+
+def _fold(cell: str, columns: int) -> str:
+    """On several lines, so that tables fit in 80 columns."""
+    cell = cell.replace(" (", "\n(")
+    return cell if columns <= len(TASKS) else cell.replace(" ±", "\n±")
 
 
 def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
