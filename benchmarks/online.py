@@ -2,8 +2,8 @@
 
 Each run is what `memory-maze train` makes of it, in a folder under runs/, evaluated in mazes that no agent is
 trained in; its result is copied to results/online. Called again, unfinished runs go on. `memory-maze report
-online` draws the table. On one H200 a fast run of 100 million steps takes minutes; for two cores of a CPU there
-is `small-7x7 --steps 1500000`.
+online` draws the table. On one H200 a fast run of 100 million steps takes minutes; for two cores of a CPU
+there is `small-7x7 --steps 1500000`.
 """
 
 import dataclasses
