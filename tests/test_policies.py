@@ -193,7 +193,8 @@ def test_policies_of_the_present_folder_are_found(tmp_path, monkeypatch):
         (["no_module_of_this_name:policy"], "no_module_of_this_name"),
         (["math:pi"], "start"),
         (["random", "--episodes", "0"], "positive"),
-        (["random", "--task", "8x8"], "8x8"),
+        (["random", "--task", "8x8"], "size must be odd"),
+        (["random", "--task", "large"], "large"),
     ],
 )
 def test_wrong_requests_are_one_line(arguments, message, capsys):

@@ -53,6 +53,8 @@ class Config:
     """See squares of so many pixels as one."""
     channels: tuple[int, ...] = (16, 32, 32)
     """Of the ResNet's stages."""
+    blocks: int = 2
+    """Residual blocks in each stage."""
     normalize: bool = True
     """Normalize the ResNet's output. It grows without bounds otherwise, and the memory's gates close."""
     features: int = 256
@@ -115,6 +117,7 @@ class Network(eqx.Module):
             torso_key,
             config.features,
             config.channels,
+            blocks=config.blocks,
             fold=config.fold,
             shrink=config.shrink,
             normalize=config.normalize,

@@ -42,18 +42,18 @@ class LayerNorm(eqx.Module):
 
 
 class Stage(eqx.Module):
-    """Half the resolution, if it is to be pooled, then two residual blocks."""
+    """Half the resolution, if it is to be pooled, then residual blocks."""
 
     conv: Weights
     blocks: list[tuple[Weights, Weights]]
     pooled: bool = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: int, channels: int, pooled: bool) -> None:
+    def __init__(self, key: jax.Array, inputs: int, channels: int, blocks: int, pooled: bool) -> None:
         self.pooled = pooled
-        keys = jax.random.split(key, 5)
-        self.conv = _make_conv(keys[0], inputs, channels)
-        first, second, third, fourth = (_make_conv(key, channels, channels) for key in keys[1:])
-        self.blocks = [(first, second), (third, fourth)]
+        key, *keys = jax.random.split(key, 1 + 2 * blocks)
+        self.conv = _make_conv(key, inputs, channels)
+        convs = [_make_conv(key, channels, channels) for key in keys]
+        self.blocks = list(zip(convs[::2], convs[1::2], strict=True))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = conv_pool(x, self.conv) if self.pooled else conv(x, self.conv)
@@ -74,6 +74,7 @@ class ResNet(eqx.Module):
         key: Of the weights.
         outputs: Size of the vectors.
         channels: Of the stages, each at half the resolution of the one before.
+        blocks: Residual blocks in each stage.
         fold: See squares of four pixels as one with all their colours, where the first stage would take the
             largest of what it makes of each: nearly as much is seen in a quarter of the time.
         shrink: See the means of squares of so many pixels.
@@ -93,6 +94,7 @@ class ResNet(eqx.Module):
         key: jax.Array,
         outputs: int,
         channels: tuple[int, ...] = (16, 32, 32),
+        blocks: int = 2,
         fold: bool = False,
         shrink: int = 1,
         normalize: bool = False,
@@ -101,7 +103,7 @@ class ResNet(eqx.Module):
         out_key, *stage_keys = jax.random.split(key, 1 + len(channels))
         inputs = (4 * COLORS if fold else COLORS, *channels)
         self.stages = [
-            Stage(key, inputs[index], inputs[index + 1], pooled=index > 0 or not fold)
+            Stage(key, inputs[index], inputs[index + 1], blocks, pooled=index > 0 or not fold)
             for index, key in enumerate(stage_keys)
         ]
         side = IMAGE_SIDE // shrink >> len(channels)
