@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from memory_maze.evaluate import PAPER
 from memory_maze.files import replacing
+from memory_maze.report import scores, tables
 from memory_maze.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,6 +189,15 @@ def data_table(report: dict) -> str:
     return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; batches of {batch} frames."
 
 
+def online_table(results: list[dict]) -> str:
+    """Trained agents beside the paper's, and how long each took."""
+    groups = scores.group(results)
+    rows, tasks = scores.make_rows(groups), scores.columns(groups)
+    random = json.loads((ROOT / "results/random-7x7.json").read_text())
+    note = f"{tables.NOTE} A random policy has {random['mean']:.2f} in {random['task']}."
+    return "\n".join([tables.make_markdown(rows, tasks), note, "", tables.make_run_table(groups).rstrip()])
+
+
 TABLES = {
     "results/reference.json": reference_table,
     "results/throughput-cpu.json": throughput_table,
@@ -197,7 +208,13 @@ TABLES = {
     "results/explorer.json": explorer_table,
     "results/data-cpu.json": data_table,
     "results/data-gpu.json": data_table,
+    "results/online": online_table,
 }
+
+
+def read(path: Path) -> Any:
+    """A file of figures, or the results in a folder."""
+    return scores.find_results([path]) if path.is_dir() else json.loads(path.read_text())
 
 
 def fill(text: str) -> str:
@@ -205,7 +222,7 @@ def fill(text: str) -> str:
     for name, draw in TABLES.items():
         if not (ROOT / name).exists():
             continue
-        table = draw(json.loads((ROOT / name).read_text()))
+        table = draw(read(ROOT / name))
         pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
         text, count = re.subn(pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.DOTALL)
         assert count == 1, f"README.md lacks the markers for {name}"

@@ -175,3 +175,21 @@ def test_acting_in_the_type_of_the_computation_changes_nothing():
     network = ResNet(jax.random.key(0), 8, channels=(4, 4), dtype=jnp.bfloat16)
     images = jax.random.randint(jax.random.key(1), (2, 64, 64, 3), 0, 256).astype(jnp.uint8)
     np.testing.assert_array_equal(network(images), network.ready()(images))
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("fold", [False, True])
+def test_kernels_on_a_gpu_give_the_gradients_that_xla_gives(fold, monkeypatch):
+    network = ResNet(jax.random.key(0), 256, fold=fold, dtype=jnp.bfloat16)
+    images = jax.random.randint(jax.random.key(1), (65, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    slopes = jax.random.normal(jax.random.key(2), (65, 256))
+
+    def gradients():
+        return eqx.filter_jit(eqx.filter_grad(lambda network: (network(images) * slopes).sum()))(network)
+
+    found = jax.tree.leaves(gradients())
+    monkeypatch.setattr(convolution, "_choose", lambda dtype, shape, with_kernel, with_xla: with_xla)
+    jax.clear_caches()
+    for one, two in zip(found, jax.tree.leaves(gradients()), strict=True):
+        # Sums round another way, and then another pixel may be the largest, or a ReLU open.
+        assert jnp.linalg.norm(one - two) < 0.05 * jnp.linalg.norm(two)
