@@ -129,9 +129,9 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
         monkeypatch.setattr(kernels, kernel, interpreted)
     used = []
 
-    def choose(dtype, shape, with_kernel, with_xla):
-        used.append(shape[-1] >= 16)
-        return with_kernel if shape[-1] >= 16 else with_xla
+    def choose(x, inputs, outputs, with_kernel, with_xla, grow=1):
+        used.append(outputs >= 16)
+        return with_kernel if outputs >= 16 else with_xla
 
     monkeypatch.setattr(convolution, "_choose", choose)
     found = value_and_gradients(ours, x, weights)
@@ -156,6 +156,15 @@ def test_kernels_are_compiled_for_nvidia_only():
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     for kernel in ("convolve", "correlate", "pool", "unpool"):
         assert f"_{kernel}_kernel" in text
+
+
+@pytest.mark.parametrize(("count", "used"), [(1000, True), (40_000, False)])
+def test_kernels_are_not_given_more_numbers_than_they_can_count(count, used):
+    images = jax.ShapeDtypeStruct((count, 64, 64, 4), jnp.bfloat16)
+    lowered = (
+        jax.jit(convolution.conv).trace(images, draw_weights(0, 4, 16)).lower(lowering_platforms=("cuda",))
+    )
+    assert ("_convolve_kernel" in lowered.as_text()) == used
 
 
 @pytest.mark.parametrize("keywords", [{}, {"fold": True}, {"shrink": 4}, {"shrink": 2, "fold": True}])
@@ -188,7 +197,7 @@ def test_kernels_on_a_gpu_give_the_gradients_that_xla_gives(fold, monkeypatch):
         return eqx.filter_jit(eqx.filter_grad(lambda network: (network(images) * slopes).sum()))(network)
 
     found = jax.tree.leaves(gradients())
-    monkeypatch.setattr(convolution, "_choose", lambda dtype, shape, with_kernel, with_xla: with_xla)
+    monkeypatch.setattr(convolution, "_choose", lambda x, i, o, with_kernel, with_xla, grow=1: with_xla)
     jax.clear_caches()
     for one, two in zip(found, jax.tree.leaves(gradients()), strict=True):
         # Sums round another way, and then another pixel may be the largest, or a ReLU open.

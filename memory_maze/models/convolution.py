@@ -29,7 +29,8 @@ class Weights(NamedTuple):
 
 def ready(weights: Weights, dtype: Any) -> Weights:
     """Weights for many uses without gradients, in the type of the computation."""
-    packed = kernels.pack(weights.weight, weights.bias) if _has_kernel(dtype, weights.weight.shape) else None
+    has_kernel = _has_kernel(dtype, *weights.weight.shape[2:])
+    packed = kernels.pack(weights.weight, weights.bias) if has_kernel else None
     return Weights(weights.weight.astype(dtype), weights.bias, packed)
 
 
@@ -100,7 +101,8 @@ def convolve(x: jax.Array, weights: Weights, skip: jax.Array | None = None, relu
         y = _conv(_rectify(x, relu), weights.weight.astype(x.dtype)) + weights.bias.astype(x.dtype)
         return y if skip is None else y + skip
 
-    choice = _choose(x.dtype, weights.weight.shape, with_kernel, with_xla)
+    _, _, inputs, outputs = weights.weight.shape
+    choice = _choose(x, inputs, outputs, with_kernel, with_xla)
     return choice(x, weights, skip)
 
 
@@ -120,15 +122,14 @@ def pull_back(
         slope = slope if mask is None else jnp.where(mask > 0, slope, 0)
         return slope if skip is None else slope + skip
 
-    *window, inputs, outputs = weights.weight.shape
-    choice = _choose(dy.dtype, (*window, outputs, inputs), with_kernel, with_xla)
+    _, _, inputs, outputs = weights.weight.shape
+    choice = _choose(dy, outputs, inputs, with_kernel, with_xla)
     return choice(dy, weights, mask, skip)
 
 
 def correlate(x: jax.Array, dy: jax.Array, relu: bool = False) -> Weights:
     """The gradients of a convolution's weights."""
-
-    shape = (3, 3, x.shape[-1], dy.shape[-1])
+    inputs, outputs = x.shape[-1], dy.shape[-1]
 
     def with_kernel(x: jax.Array, dy: jax.Array) -> Weights:
         return Weights(*kernels.correlate(x, dy, relu=relu))
@@ -139,9 +140,11 @@ def correlate(x: jax.Array, dy: jax.Array, relu: bool = False) -> Weights:
         padded = jnp.pad(_rectify(x, relu), ((0, 0), (1, 1), (1, 1), (0, 0)))
         shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
         nine = [jnp.einsum("nhwi,nhwo->io", part, dy, preferred_element_type=jnp.float32) for part in shifted]
-        return Weights(jnp.stack(nine).reshape(shape), dy.astype(jnp.float32).sum(axis=(0, 1, 2)))
+        return Weights(
+            jnp.stack(nine).reshape(3, 3, inputs, outputs), dy.astype(jnp.float32).sum(axis=(0, 1, 2))
+        )
 
-    return _choose(x.dtype, shape, with_kernel, with_xla)(x, dy)
+    return _choose(x, inputs, outputs, with_kernel, with_xla)(x, dy)
 
 
 def pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -157,7 +160,7 @@ def pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             best = jnp.maximum(value, best)
         return best, which
 
-    return _choose(x.dtype, x.shape[-1:] * 2, kernels.pool, with_xla)(x)
+    return _choose(x, x.shape[-1], x.shape[-1], kernels.pool, with_xla)(x)
 
 
 def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
@@ -172,20 +175,26 @@ def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
             slope = slope.at[:, i : i + 2 * height : 2, j : j + 2 * width : 2].add(here)
         return slope[:, : 2 * height, : 2 * width]
 
-    return _choose(dy.dtype, dy.shape[-1:] * 2, kernels.unpool, with_xla)(dy, which)
+    return _choose(dy, dy.shape[-1], dy.shape[-1], kernels.unpool, with_xla, grow=4)(dy, which)
 
 
 def _choose(
-    dtype: Any, shape: tuple[int, ...], with_kernel: Callable[..., Any], with_xla: Callable[..., Any]
+    x: jax.Array,
+    inputs: int,
+    outputs: int,
+    with_kernel: Callable[..., Any],
+    with_xla: Callable[..., Any],
+    grow: int = 1,
 ) -> Callable[..., Any]:
-    """Kernels on NVIDIA GPUs, if there are any for weights of such a shape."""
-    if not _has_kernel(dtype, shape):
+    """Kernels on NVIDIA GPUs, if there are any for such channels; `grow` is how many more pixels come out."""
+    numbers = grow * x.size // x.shape[-1] * max(inputs, outputs)
+    if not _has_kernel(x.dtype, inputs, outputs) or numbers > kernels.MOST_NUMBERS:
         return with_xla
     return lambda *args: lax.platform_dependent(*args, cuda=with_kernel, default=with_xla)
 
 
-def _has_kernel(dtype: Any, shape: tuple[int, ...]) -> bool:
-    return dtype == jnp.bfloat16 and shape[-2] in kernels.INPUTS and shape[-1] in kernels.OUTPUTS
+def _has_kernel(dtype: Any, inputs: int, outputs: int) -> bool:
+    return dtype == jnp.bfloat16 and inputs in kernels.INPUTS and outputs in kernels.OUTPUTS
 
 
 def _conv(x: jax.Array, weight: jax.Array) -> jax.Array:

@@ -22,6 +22,7 @@ CONVOLVE_PAIRS = {4: 128, 16: 128, 32: 64}  # by the channels of the input
 CORRELATE_PAIRS = 128
 CORRELATE_PROGRAMS = 528  # four for each processor of an H200
 POOL_NUMBERS = 1024
+MOST_NUMBERS = (1 << 31) - (1 << 20)  # in an array: they are counted in 32 bits, also some beyond its end
 
 _Shape = tuple[int, ...]
 
