@@ -156,6 +156,22 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
     assert described["task"] == "9x9"
     with pytest.raises(ValueError, match="its run has seed 0 and not 1"):
         train(dataclasses.replace(RUN, seed=1), tmp_path / "parts")
+    other = dataclasses.replace(DEBUG, entropy=0.5)
+    with pytest.raises(ValueError, match=r"its run has entropy 0.001 and not 0.5: choose another folder"):
+        train(dataclasses.replace(RUN, agent=other), tmp_path / "parts")
+
+
+def test_runs_of_other_versions(tmp_path):
+    train(dataclasses.replace(RUN, steps=16), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["agent"]["blocks"]  # came later
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    train(dataclasses.replace(RUN, steps=32), tmp_path)
+    assert load_network(tmp_path)[1]["agent"]["blocks"] == 2
+    config["agent"]["telepathy"] = True
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="telepathy is unknown: a newer version of the package made it"):
+        load_network(tmp_path)
 
 
 def test_a_trained_agent_is_a_policy_on_both_engines(tmp_path):

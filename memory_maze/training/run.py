@@ -115,18 +115,22 @@ def _check_same(run: Run, out: Path) -> None:
     """A folder holds one run; it may be made longer."""
     if not (out / "config.json").exists():
         return
-    old, new = read_config(out), run.describe()
-    for key in ("task", "agent", "seed", "layouts"):
-        theirs, mine = old.get(key), new[key]
-        if _plain(theirs) != _plain(mine):
-            raise ValueError(f"{out}: its run has {key} {theirs} and not {mine}: choose another folder")
+    described = read_config(out)
+    old = {key: described.get(key) for key in ("task", "seed", "layouts")}
+    old |= dataclasses.asdict(_read_agent(described, out))
+    new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
+    for key, value in new.items():
+        if old[key] != value:
+            raise ValueError(f"{out}: its run has {key} {old[key]} and not {value}: choose another folder")
 
 
-def _plain(value: Any) -> Any:
-    """Tuples and lists are the same in JSON."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+def _read_agent(described: dict[str, Any], folder: Path) -> Config:
+    """The agent's values; those that came later are what they were before there was a choice."""
+    values = dict(described["agent"])
+    if unknown := values.keys() - {field.name for field in dataclasses.fields(Config)}:
+        raise ValueError(f"{folder}: {min(unknown)} is unknown: a newer version of the package made it")
+    values["channels"] = tuple(values["channels"])
+    return Config(**values)
 
 
 @dataclasses.dataclass
@@ -272,7 +276,5 @@ class _StopRequest:
 def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:
     """A trained network and what config.json says of it."""
     described = read_config(folder)
-    fields: dict[str, Any] = dict(described["agent"])
-    fields["channels"] = tuple(fields["channels"])
-    template = eqx.filter_eval_shape(Network, jax.random.key(0), Config(**fields))
+    template = eqx.filter_eval_shape(Network, jax.random.key(0), _read_agent(described, folder))
     return load_weights(folder, template), described
