@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import hypothesis
+import jax
 import pytest
 
 # No window opens during the tests; test_window.py uses a real virtual screen.
@@ -22,3 +23,9 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "exact" in item.keywords:
                 item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_device():
+    """Training in this process would make each core a device, and other tests' results depend on the order."""
+    jax.devices()

@@ -84,9 +84,14 @@ def write_result(folder: Path) -> dict[str, Any]:
 
     origin = describe_origin()
     with _locked(folder):
-        before = _read_file(folder / NAME)["evaluations"] if (folder / NAME).exists() else []
         result = describe_run(folder) | origin
-        result["evaluations"] = [one for one in before if one["weights"] == result["weights"]]
+        before = (
+            _read_file(folder / NAME) if (folder / NAME).exists() else {"evaluations": [], "weights": None}
+        )
+        result["evaluations"] = [one for one in before["evaluations"] if one["weights"] == result["weights"]]
+        if before["weights"] == result["weights"] and before["date"] is not None:
+            # The run was complete: they are of the call that trained it.
+            result |= {key: before[key] for key in _ORIGIN}
         _write(folder, result)
     return result
 
