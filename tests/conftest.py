@@ -27,5 +27,5 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True, scope="session")
 def one_device():
-    """Training in this process would make each core a device, and other tests' results depend on the order."""
+    """Training in this process would make each core a device, and results depend on the order of tests."""
     jax.devices()
