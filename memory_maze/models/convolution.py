@@ -135,7 +135,7 @@ def correlate(x: jax.Array, dy: jax.Array, relu: bool = False) -> Weights:
         return Weights(*kernels.correlate(x, dy, relu=relu))
 
     def with_xla(x: jax.Array, dy: jax.Array) -> Weights:
-        # Nine products of matrices: XLA for CPUs is a hundred times slower with convolutions in a loop.
+        # Nine products of matrices: XLA for CPUs is many times slower with such convolutions in a loop.
         _, height, width, _ = x.shape
         padded = jnp.pad(_rectify(x, relu), ((0, 0), (1, 1), (1, 1), (0, 0)))
         shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
