@@ -18,7 +18,7 @@ from machine import ROOT
 
 from memory_maze.files import replacing
 from memory_maze.tasks import TASKS
-from memory_maze.training.result import NAME
+from memory_maze.training.names import RESULT
 
 RUNS = {
     **{
@@ -67,7 +67,7 @@ def main(config: Config) -> None:
             call(config, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
         config.out.mkdir(parents=True, exist_ok=True)
         with replacing(config.out / f"{folder.name}.json") as path:
-            shutil.copyfile(folder / NAME, path)
+            shutil.copyfile(folder / RESULT, path)
 
 
 def call(config: Config, *arguments: object) -> None:

@@ -137,13 +137,14 @@ def _hash(folder: Path) -> str | None:
 
 def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
     """Adds a whole evaluation of the run's own task to its result."""
-    from memory_maze.training.result import NAME, add_evaluation, hash_weights
+    from memory_maze.training.names import RESULT
+    from memory_maze.training.result import add_evaluation, hash_weights
 
     if hash_weights(folder) != report["weights"]:
-        console.print(f"{folder / NAME} stays as it is: the run has gone on meanwhile", soft_wrap=True)
+        console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)
     elif report["task"] != own:
-        console.print(f"{folder / NAME} stays as it is: the agent was trained in {own}", soft_wrap=True)
+        console.print(f"{folder / RESULT} stays as it is: the agent was trained in {own}", soft_wrap=True)
     elif add_evaluation(folder, report):
-        console.print(f"added to: {folder / NAME}", soft_wrap=True)
+        console.print(f"added to: {folder / RESULT}", soft_wrap=True)
     else:
-        console.print(f"{folder / NAME} stays as it is: it has more episodes already", soft_wrap=True)
+        console.print(f"{folder / RESULT} stays as it is: it has more episodes already", soft_wrap=True)

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from memory_maze.processors import num_cores
+
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout, if the package lies in one
 
 
@@ -73,14 +75,15 @@ def run_git(*arguments: str) -> str | None:
 def describe_hardware() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": num_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
     }
 
 
 def cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
+    table = Path("/proc/cpuinfo")  # of Linux
+    for line in table.read_text().splitlines() if table.exists() else []:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()

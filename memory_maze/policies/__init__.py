@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from memory_maze.engine.types import State
+from memory_maze.training.names import CONFIG
 
 POLICIES = ("oracle", "explorer", "random")
 AGENTS = Path(__file__).parent.parent / "assets" / "agents"
-_CONFIG = "config.json"
 
 
 class Sight(NamedTuple):
@@ -109,7 +109,7 @@ def load_policy(name: str) -> Policy:
 
 def agent_names() -> list[str]:
     """The trained agents that come with the package."""
-    return sorted(path.parent.name for path in AGENTS.glob(f"*/{_CONFIG}"))
+    return sorted(path.parent.name for path in AGENTS.glob(f"*/{CONFIG}"))
 
 
 def find_agent(name: str) -> Path | None:
@@ -124,7 +124,7 @@ def find_agent(name: str) -> Path | None:
 def agent_task(folder: Path) -> str:
     """The task that an agent was trained in."""
     try:
-        return str(json.loads((folder / _CONFIG).read_text())["task"])
+        return str(json.loads((folder / CONFIG).read_text())["task"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder}: no run or agent: {error}") from error
 

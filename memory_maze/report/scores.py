@@ -9,7 +9,8 @@ from typing import Any
 from memory_maze import paper
 from memory_maze.machine import short_name
 from memory_maze.tasks import TASKS
-from memory_maze.training.result import NAME, is_run, read_result
+from memory_maze.training.names import RESULT
+from memory_maze.training.result import is_run, read_result
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
 _NAMES = {"impala": "IMPALA"}
@@ -87,7 +88,7 @@ def _places(path: Path) -> list[Path]:
 
 
 def _has_result(path: Path) -> bool:
-    return path.is_dir() and ((path / NAME).exists() or is_run(path))
+    return path.is_dir() and ((path / RESULT).exists() or is_run(path))
 
 
 def _last_date(result: dict[str, Any]) -> str:

@@ -13,8 +13,8 @@ import orbax.checkpoint as ocp
 from safetensors.numpy import load_file, save_file
 
 from memory_maze.files import replacing
+from memory_maze.training.names import CONFIG, WEIGHTS
 
-WEIGHTS, CONFIG = "agent.safetensors", "config.json"
 _KEPT = 2  # checkpoints
 
 

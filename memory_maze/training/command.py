@@ -52,7 +52,8 @@ class Train:
         try:
             from memory_maze.agents.impala import PRESETS
             from memory_maze.training.devices import connected, is_first, use_cores
-            from memory_maze.training.result import NAME, read_result, write_result
+            from memory_maze.training.names import RESULT
+            from memory_maze.training.result import read_result, write_result
             from memory_maze.training.run import Run, RunStoppedError, train
         except ModuleNotFoundError as error:
             remedy = 'pip install "memory-maze[train]"'
@@ -68,7 +69,7 @@ class Train:
         )
         if not self.distributed and self.hosts is None:
             use_cores(run.agent.environments, run.agent.sequences)
-        if (self.out / NAME).exists():
+        if (self.out / RESULT).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
         with connected(self.distributed, self.coordinator, self.hosts, self.host):
             console = Console(quiet=not is_first())

@@ -29,7 +29,7 @@ def export_agent(source: Path, out: Path) -> int:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file, save_file
 
-        from memory_maze.training.checkpoint import CONFIG, WEIGHTS, read_config
+        from memory_maze.training.checkpoint import read_config
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f'agents need {error.name}: pip install "memory-maze[train]"', name=error.name
@@ -37,6 +37,7 @@ def export_agent(source: Path, out: Path) -> int:
     import numpy as np
 
     from memory_maze.files import replacing
+    from memory_maze.training.names import CONFIG, WEIGHTS
     from memory_maze.training.result import is_run
 
     if is_run(out):

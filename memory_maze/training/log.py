@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.files import replacing
-
-METRICS = "metrics.jsonl"
+from memory_maze.training.names import METRICS
 
 
 class Log:

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.files import replacing
-from memory_maze.training.log import METRICS, read_metrics
+from memory_maze.training.log import read_metrics
+from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
 
-NAME = "result.json"
 POINTS = 200
 _FORMAT = 1
-_WEIGHTS, _CONFIG = "agent.safetensors", "config.json"
 _ORIGIN = ("command", "date", "commit", "hardware", "versions")  # unknown where the training was killed
 _NUMBER = int | float
 # What values are; of a list each item, of a dictionary those that a report reads.
@@ -86,7 +85,9 @@ def write_result(folder: Path) -> dict[str, Any]:
     with _locked(folder):
         result = describe_run(folder) | origin
         before = (
-            _read_file(folder / NAME) if (folder / NAME).exists() else {"evaluations": [], "weights": None}
+            _read_file(folder / RESULT)
+            if (folder / RESULT).exists()
+            else {"evaluations": [], "weights": None}
         )
         result["evaluations"] = [one for one in before["evaluations"] if one["weights"] == result["weights"]]
         if before["weights"] == result["weights"] and before["date"] is not None:
@@ -130,27 +131,27 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     if not path.is_dir():
         return _read_file(path)
-    if (path / NAME).exists():
-        return _read_file(path / NAME)
+    if (path / RESULT).exists():
+        return _read_file(path / RESULT)
     if not is_run(path):
-        raise ValueError(f"{path}: no run: it has neither {NAME} nor {_CONFIG} and {METRICS}")
+        raise ValueError(f"{path}: no run: it has neither {RESULT} nor {CONFIG} and {METRICS}")
     return describe_run(path)
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, not of an agent alone."""
-    return all((folder / name).exists() for name in (_CONFIG, METRICS, _WEIGHTS))
+    return all((folder / name).exists() for name in (CONFIG, METRICS, WEIGHTS))
 
 
 def hash_weights(folder: Path) -> str:
     """Tells weights apart."""
-    return hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
+    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
     """The result of a run as its files tell it, without evaluations and without where it was trained."""
     try:
-        config = json.loads((folder / _CONFIG).read_text())
+        config = json.loads((folder / CONFIG).read_text())
         lines = read_metrics(folder)
         preset, changes = find_preset(config["algorithm"], config["agent"])
         return {
@@ -267,7 +268,7 @@ def _explain(error: Exception) -> str:
 
 
 def _write(folder: Path, result: dict[str, Any]) -> None:
-    with replacing(folder / NAME) as path:
+    with replacing(folder / RESULT) as path:
         path.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -32,6 +32,7 @@ from memory_maze.training.devices import (
 )
 from memory_maze.training.log import Log
 from memory_maze.training.loop import LAYOUT, Training, begin, iterate
+from memory_maze.training.names import CONFIG
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 
@@ -113,7 +114,7 @@ def train(
 
 def _check_same(run: Run, out: Path) -> None:
     """A folder holds one run; it may be made longer."""
-    if not (out / "config.json").exists():
+    if not (out / CONFIG).exists():
         return
     described = read_config(out)
     old = {key: described.get(key) for key in ("task", "seed", "layouts")}
