@@ -4,13 +4,18 @@ Each run is what `memory-maze train` makes of it, in a folder under runs/, evalu
 trained in; its result is copied to results/online. Called again, unfinished runs go on. `memory-maze report
 online` draws the table. On one H200 a fast run of 100 million steps takes minutes; for two cores of a CPU
 there is `small-7x7 --steps 1500000`.
+
+No run fills a large GPU: with --together they share it. It pays where NVIDIA's MPS runs, as started by
+`CUDA_MPS_PIPE_DIRECTORY=/tmp/mps nvidia-cuda-mps-control -d` and named to the runs by the same variable.
 """
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tyro
@@ -46,6 +51,8 @@ class Config:
     """To evaluate each on, on the JAX engine."""
     mujoco_episodes: int = 0
     """And on the MuJoCo engine, where the same mazes take a millisecond a step."""
+    together: bool = False
+    """All at once, in a process each, and not one after the other."""
     minutes: float | None = None
     """Stop and save after so long, to go on another time."""
     runs: Path = ROOT / "runs"
@@ -59,25 +66,44 @@ class Config:
 
 
 def main(config: Config) -> None:
-    for name in config.names:
-        folder = config.runs / f"{name}-{config.seed}"
-        options = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
-        call(config, "train", "impala", *RUNS[name], *options, "--out", folder)
-        if config.mujoco_episodes:
-            call(config, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
-        config.out.mkdir(parents=True, exist_ok=True)
-        with replacing(config.out / f"{folder.name}.json") as path:
-            shutil.copyfile(folder / RESULT, path)
+    if config.together:
+        # Otherwise the first process takes most of the GPU's memory.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with ThreadPoolExecutor(len(config.names) if config.together else 1) as pool:
+        try:
+            for _ in pool.map(lambda name: make(config, name), config.names):
+                pass
+        except KeyboardInterrupt:
+            for process in running:
+                process.send_signal(signal.SIGINT)
+            raise
+
+
+def make(config: Config, name: str) -> None:
+    """Trains and evaluates one agent."""
+    folder = config.runs / f"{name}-{config.seed}"
+    options = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
+    call(config, "train", "impala", *RUNS[name], *options, "--out", folder)
+    if config.mujoco_episodes:
+        call(config, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
+    config.out.mkdir(parents=True, exist_ok=True)
+    with replacing(config.out / f"{folder.name}.json") as path:
+        shutil.copyfile(folder / RESULT, path)
+
+
+running: set[subprocess.Popen] = set()
 
 
 def call(config: Config, *arguments: object) -> None:
     """Runs a command, or ends as it does."""
     process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
+    running.add(process)
     try:
         code = process.wait(None if config.minutes is None else 60 * config.minutes)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+    except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         code = process.wait()
+    running.remove(process)
     if code:
         sys.exit(code)
 

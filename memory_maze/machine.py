@@ -94,4 +94,6 @@ def describe_devices() -> str:
     import jax
 
     kinds = collections.Counter(device.device_kind for device in jax.devices())
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    described = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    # NVIDIA's MPS is for several processes on one GPU, of which each is slower than alone.
+    return f"{described}, shared" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else described

@@ -72,11 +72,12 @@ class Config:
 PRESETS = {
     "paper": Config(),
     "fast": Config(
-        environments=1024,
+        environments=512,
         sequences=64,
-        learning_rate=3e-4,
+        learning_rate=5e-4,
         decay_steps=100_000_000,
         fold=True,
+        blocks=1,
     ),
     "small": Config(
         environments=64,
