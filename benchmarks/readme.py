@@ -195,7 +195,23 @@ def online_table(results: list[dict]) -> str:
     rows, tasks = scores.make_rows(groups), scores.columns(groups)
     random = json.loads((ROOT / "results/random-7x7.json").read_text())
     note = f"{tables.NOTE} A random policy has {random['mean']:.2f} in {random['task']}."
-    return "\n".join([tables.make_markdown(rows, tasks), note, "", tables.make_run_table(groups).rstrip()])
+    parts = [tables.make_markdown(rows, tasks), note]
+    if engines := tables.make_engine_table(groups):
+        parts += ["The same mazes on both engines:", engines]
+    return "\n\n".join(part.rstrip() for part in [*parts, tables.make_run_table(groups)])
+
+
+def training_note(report: dict) -> str:
+    """How fast agents train where nothing else runs."""
+    speeds = [
+        f"`{preset}` {figures['steps_per_second']:,.0f} steps a second in {task}"
+        for preset, tasks in report["results"].items()
+        for task, figures in tasks.items()
+    ]
+    return (
+        f"The first {report['settings']['seconds']:.0f} seconds of training, alone on {report['devices']} "
+        f"({report['date'][:10]}, results/training-gpu.json): {', '.join(speeds)}."
+    )
 
 
 TABLES = {
@@ -209,6 +225,7 @@ TABLES = {
     "results/data-cpu.json": data_table,
     "results/data-gpu.json": data_table,
     "results/online": online_table,
+    "results/training-gpu.json": training_note,
 }
 
 

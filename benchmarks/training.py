@@ -51,19 +51,20 @@ def main(config: Config) -> None:
     use_cores()
     cache_programs()
     out = config.out or ROOT / "results" / f"training-{jax.default_backend()}.json"
+    results: dict[str, Any] = {preset: {} for preset in config.presets}
     report = describe_run(graphics=False) | {
         "devices": describe_devices(),
         "jax": jax.__version__,
         "seed": config.seed,
         "settings": dataclasses.asdict(config) | {"out": None},
-        "results": {preset: {} for preset in config.presets},
+        "results": results,
     }
     for preset in config.presets:
         for task in config.tasks:
-            report["results"][preset][task] = measure(preset, task, config)
+            results[preset][task] = measure(preset, task, config)
             with replacing(out) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n")
-    print_results(report["results"])
+    print_results(results)
     console.print(f"written: {os.path.relpath(out)}", soft_wrap=True)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from memory_maze.cli import main
 from memory_maze.report import figures, tables
+from memory_maze.report.engines import compare
 from memory_maze.report.scores import find_results, group, make_rows
 from memory_maze.tasks import TASKS
 
@@ -152,6 +153,34 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
         image = imageio.imread(out / name)
         assert min(image.shape[:2]) > 400
         assert image[..., :3].std() > 10
+
+
+def test_engines_are_compared_in_the_mazes_that_both_were_played_in(tmp_path):
+    rng = np.random.default_rng(0)
+    difficulty = rng.normal(20, 5, size=100)
+    result = make_result(mujoco=0.0)
+    jax, mujoco = result["evaluations"]
+    jax["scores"] = (difficulty + 100 * (np.arange(100) >= 50)).tolist()
+    mujoco |= {"episodes": 50, "scores": (1.02 * difficulty[:50] + rng.normal(0, 0.5, 50)).tolist()}
+    found = compare(result)
+    assert found.episodes == 50
+    assert found.change == pytest.approx(0.02, abs=0.01)
+    low, high = found.interval_95
+    assert low < found.change < high
+    assert high - low < 0.03, "the same mazes differ less than their scores"
+    main(["report", "online", str(save(tmp_path / "online", result)), "--out", str(tmp_path / "report")])
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert f"| 50 | {found.jax:.2f} | {found.mujoco:.2f} | {found.change:+.1%} (" in page
+    scores = json.loads((tmp_path / "report" / "scores.json").read_text())
+    assert scores["runs"][0]["engines"]["episodes"] == 50
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"engine": "jax"}])
+def test_evaluations_in_other_mazes_are_not_compared(changes):
+    result = make_result(mujoco=19.0)
+    assert compare(result)
+    result["evaluations"][1] |= changes
+    assert compare(result) is None
 
 
 def test_without_out_there_is_only_the_table(results, tmp_path, monkeypatch, capsys):

@@ -12,7 +12,8 @@ import pytest
 from memory_maze import TASKS, Sampler, policies, tasks
 from memory_maze.cli import main
 from memory_maze.engine.bank import draw_scenario, is_held_out
-from memory_maze.machine import ROOT
+from memory_maze.evaluate import evaluate
+from memory_maze.machine import ROOT, describe_devices
 from memory_maze.policies import Sight, load_policy
 from memory_maze.rollout import Recording
 from memory_maze.training.log import read_metrics
@@ -365,3 +366,26 @@ def test_videos_are_refused_before_anything_is_played(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "random", "--video", str(tmp_path / "walk.gif")])
     assert "videos are .mp4 files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_size_comes_with_an_agent_that_has_learned(task):
+    policy = load_policy(f"impala-{task}")
+    report = evaluate(policy, dataclasses.replace(TASKS[task], seconds=100), episodes=6)
+    # A random policy finds one object in five or ten episodes of this length.
+    assert report["held_out"]
+    assert report["mean"] > 0.5
+
+
+def test_an_agent_of_the_package_plays_mujoco_as_well():
+    task, policy = dataclasses.replace(TASKS["9x9"], seconds=75), load_policy("impala-9x9")
+    on_jax, on_mujoco = (evaluate(policy, task, episodes=3, engine=engine) for engine in ("jax", "mujoco"))
+    assert on_mujoco["mean"] == pytest.approx(on_jax["mean"], abs=3)
+    assert on_mujoco["mean"] > 2
+
+
+def test_runs_on_a_shared_gpu_say_so(monkeypatch):
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    assert "shared" not in describe_devices()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/mps")
+    assert describe_devices().endswith(", shared")

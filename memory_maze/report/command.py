@@ -66,6 +66,8 @@ def write_report(out: Path, groups: list[Any], oracle: dict[str, list[float]]) -
     }
     parts = ["# Online benchmark", tables.make_markdown(rows, columns(groups)).rstrip(), tables.NOTE]
     parts += [f"![{text}]({path.name})\n\n{text}" for path, text in pictures.items() if path in written]
+    if engines := tables.make_engine_table(groups):
+        parts += ["## The same mazes on both engines", engines.rstrip()]
     parts += ["## Runs", tables.make_run_table(groups).rstrip()]
     with replacing(page) as path:
         path.write_text("\n\n".join(parts) + "\n")

@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
+from memory_maze.report.engines import compare
 from memory_maze.report.scores import Cell, Group, Row, format_steps, is_finished
 from memory_maze.tasks import TASKS
 
@@ -74,6 +75,22 @@ def make_run_table(groups: Sequence[Group]) -> str:
     return _markdown(header, lines)
 
 
+def make_engine_table(groups: Sequence[Group]) -> str | None:
+    """Every run that was played on both engines, in Markdown; None if there is none."""
+    header = ["agent", "task", "seed", "episodes", "JAX", "MuJoCo", "change (95 % interval)"]
+    lines = []
+    for one in groups:
+        for result in one.results:
+            if (found := compare(result)) is None:
+                continue
+            low, high = found.interval_95
+            change = f"{found.change:+.1%} ({low:+.1%} to {high:+.1%})"
+            scores = [f"{found.jax:.2f}", f"{found.mujoco:.2f}"]
+            where = [one.name, result["task"], str(result["seed"]), str(found.episodes)]
+            lines.append([*where, *scores, change])
+    return _markdown(header, lines) if lines else None
+
+
 def format_seconds(seconds: float | None) -> str:
     """Like 2.5 h, 12 min, 8 s."""
     if seconds is None:
@@ -113,7 +130,12 @@ def _describe_run(name: str, result: dict[str, Any]) -> dict[str, Any]:
         "weights",
     )
     means = {one["engine"]: one["mean"] for one in result["evaluations"]}
-    return {"agent": name} | {key: result[key] for key in keys} | {"mean_scores": means}
+    engines = compare(result)
+    return (
+        {"agent": name}
+        | {key: result[key] for key in keys}
+        | {"mean_scores": means, "engines": engines and engines._asdict()}
+    )
 
 
 def _describe(cell: Cell, task: str) -> dict[str, Any]:
