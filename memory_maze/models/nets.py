@@ -26,19 +26,76 @@ class Linear(eqx.Module):
         return x @ self.weight.astype(x.dtype) + self.bias.astype(x.dtype)
 
 
+def upper(layer: Linear, inputs: int) -> Linear:
+    """The part of a layer that takes its first inputs, with all of its bias."""
+    return eqx.tree_at(lambda layer: layer.weight, layer, layer.weight[:inputs])
+
+
+def lower(layer: Linear, inputs: int, x: jax.Array) -> jax.Array:
+    """What a layer makes of all but its first inputs, without its bias."""
+    return x @ layer.weight[inputs:].astype(x.dtype)
+
+
 class LayerNorm(eqx.Module):
     """Mean 0 and standard deviation 1 over the last axis, then a scale and an offset (Ba et al. 2016)."""
 
     scale: jax.Array  # (size,)
     offset: jax.Array  # (size,)
+    epsilon: float = eqx.field(static=True)
 
-    def __init__(self, size: int) -> None:
-        self.scale, self.offset = jnp.ones(size), jnp.zeros(size)
+    def __init__(self, size: int, epsilon: float = 1e-6) -> None:
+        self.scale, self.offset, self.epsilon = jnp.ones(size), jnp.zeros(size), epsilon
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x.astype(jnp.float32)
         x = x - x.mean(axis=-1, keepdims=True)
-        return x * jax.lax.rsqrt(jnp.square(x).mean(axis=-1, keepdims=True) + 1e-6) * self.scale + self.offset
+        variance = jnp.square(x).mean(axis=-1, keepdims=True)
+        return x * jax.lax.rsqrt(variance + self.epsilon) * self.scale + self.offset
+
+
+class MLP(eqx.Module):
+    """Hidden layers of one size with ELU, and a linear one at the end.
+
+    Args:
+        key: Of the weights.
+        inputs: Size of the input.
+        units: Of each hidden layer.
+        layers: How many hidden ones.
+        outputs: Size of the output.
+        epsilon: Of layer norms before the ELUs; None for no norms.
+        dtype: Of the matrices' products.
+    """
+
+    hidden: list[Linear]
+    norms: list[LayerNorm] | None
+    out: Linear
+    dtype: Any = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: jax.Array,
+        inputs: int,
+        units: int,
+        layers: int,
+        outputs: int,
+        epsilon: float | None = None,
+        dtype: Any = jnp.float32,
+    ) -> None:
+        out_key, *keys = jax.random.split(key, 1 + layers)
+        sizes = (inputs, *[units] * layers)
+        self.hidden = [Linear(key, sizes[index], units) for index, key in enumerate(keys)]
+        self.norms = None if epsilon is None else [LayerNorm(units, epsilon) for _ in keys]
+        self.out = Linear(out_key, sizes[-1], outputs)
+        self.dtype = dtype
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(self.dtype)
+        for index, layer in enumerate(self.hidden):
+            x = layer(x)
+            if self.norms is not None:
+                x = self.norms[index](x).astype(self.dtype)
+            x = jax.nn.elu(x)
+        return self.out(x).astype(jnp.float32)
 
 
 class Stage(eqx.Module):
