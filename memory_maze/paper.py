@@ -1,14 +1,15 @@
-"""What the paper reports: table "Online RL benchmark results" (section 5)."""
+"""What the paper reports: its tables of the online RL benchmark and of the offline probing benchmarks."""
 
 from typing import NamedTuple
 
 
 class Score(NamedTuple):
-    """A mean episode return."""
+    """A mean score."""
 
     mean: float
     error: float | None = None
-    """Of agents the standard deviation over five runs, of the human the standard error over ten episodes."""
+    """Of agents the standard deviation over five runs, of models over three, of the human the standard error
+    over ten episodes."""
 
 
 def _row(*scores: tuple[float, ...]) -> dict[str, Score]:
@@ -24,4 +25,28 @@ SCORES = {
     "Dreamer (TBTT)": _row((33.2, 0.1), (31.4, 3.1), (21.4, 3.0), (5.6, 1.9)),
     # It is told where the objects are while it learns, and so is no baseline of the benchmark.
     "Dreamer (TBTT + Probe loss)": _row((33.9, 0.4), (44.5, 1.2), (37.3, 1.1), (14.7, 1.9)),
+}
+
+
+Benchmark = tuple[str, str]  # task and target
+BENCHMARKS: tuple[Benchmark, ...] = (
+    ("9x9", "walls"),
+    ("15x15", "walls"),
+    ("9x9", "objects"),
+    ("15x15", "objects"),
+)
+
+
+def _probing(*scores: tuple[float, ...]) -> dict[Benchmark, Score]:
+    return {benchmark: Score(*score) for benchmark, score in zip(BENCHMARKS, scores, strict=True)}
+
+
+# After a million gradient steps: percent of walls that are right, and squared error of the objects' places.
+PROBING = {
+    "Constant baseline": _probing((80.8,), (78.3,), (23.9,), (64.8,)),
+    "VAE (no memory)": _probing((84.1, 0.3), (78.7, 0.1), (17.2, 0.2), (56.2, 0.1)),
+    "Supervised oracle": _probing((99.7, 0.1), (88.5, 0.1), (0.3, 0.1), (9.2, 0.8)),
+    "RSSM": _probing((89.0, 0.3), (80.0, 0.1), (8.3, 0.3), (39.5, 0.3)),
+    "VAE+GRU (TBTT)": _probing((90.0, 0.1), (80.2, 0.1), (7.8, 0.2), (34.9, 0.1)),
+    "RSSM (TBTT)": _probing((94.0, 0.5), (80.5, 0.2), (6.2, 0.3), (33.8, 0.1)),
 }

@@ -144,6 +144,12 @@ class Dataset:
         arrays = self._source.read(np.full((1, len(times)), index), times[None], check_keys(keys))
         return {key: np.array(array[0]) for key, array in jax.device_get(arrays).items()}
 
+    def take(
+        self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...] = SEQUENCE_KEYS
+    ) -> dict[str, Any]:
+        """Any elements of any trajectories: two (B, T) arrays name them. Scenes give arrays on the device."""
+        return self._source.read(trajectories, times, check_keys(keys))
+
     def windows(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
         """Random windows, for ever: dictionaries of [batch, time] arrays. Keywords as for `batches`."""
         return self.batches("windows", batch, time, **keywords)

@@ -10,7 +10,9 @@ any.
 """
 
 import abc
+import functools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from memory_maze.models import recurrence
 from memory_maze.models.nets import Linear
 
 Carry = Any  # a pytree of arrays
@@ -159,26 +162,51 @@ class GRU(Core):
 
     inputs: Linear
     weight: jax.Array  # (size, 3 * size)
+    dtype: Any = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: int, size: int) -> None:
+    def __init__(self, key: jax.Array, inputs: int, size: int, dtype: Any = jnp.float32) -> None:
         input_key, key = jax.random.split(key)
         self.inputs = Linear(input_key, inputs, 3 * size)
         self.weight = jax.nn.initializers.orthogonal()(key, (size, 3 * size))
+        self.dtype = dtype
 
     def initial(self) -> Carry:
         return jnp.zeros(len(self.weight))
 
     def prepare(self, x: jax.Array) -> jax.Array:
-        return self.inputs(x)
+        return self.inputs(x.astype(self.dtype))
 
     def step(self, carry: Carry, prepared: jax.Array) -> tuple[Carry, jax.Array]:
-        ahead, update, candidate = jnp.split(prepared, 3, axis=-1)
-        from_ahead, from_update, from_candidate = jnp.split(carry @ self.weight, 3, axis=-1)
-        gate = jax.nn.sigmoid(ahead + from_ahead)
-        keep = jax.nn.sigmoid(update + from_update - 1)
-        new = jnp.tanh(candidate + gate * from_candidate)
-        carry = keep * new + (1 - keep) * carry
-        return carry, carry
+        return _step_gru(self.dtype, {"again": _Matrix(self.weight)}, carry, (prepared, jnp.float32(1)))
+
+    def unroll(self, carry: Carry, xs: jax.Array, resets: jax.Array) -> tuple[Carry, jax.Array]:
+        keep = 1 - resets[..., None].astype(jnp.float32)
+        step = functools.partial(_step_gru, self.dtype)
+        return recurrence.unroll(step, {"again": _Matrix(self.weight)}, carry, (self.prepare(xs), keep))
+
+
+class _Matrix(eqx.Module):
+    """A layer without a bias."""
+
+    weight: jax.Array  # (inputs, outputs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x @ self.weight.astype(x.dtype)
+
+
+def _step_gru(
+    dtype: Any, layers: Mapping[str, recurrence.Layer], carry: jax.Array, inputs: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    prepared, keep = inputs
+    carry = keep * carry
+    ahead, update, candidate = jnp.split(prepared.astype(jnp.float32), 3, axis=-1)
+    again = layers["again"](carry.astype(dtype)).astype(jnp.float32)
+    from_ahead, from_update, from_candidate = jnp.split(again, 3, axis=-1)
+    gate = jax.nn.sigmoid(ahead + from_ahead)
+    share = jax.nn.sigmoid(update + from_update - 1)  # remembers at first
+    new = jnp.tanh(candidate + gate * from_candidate)
+    carry = share * new + (1 - share) * carry
+    return carry, carry
 
 
 class Memoryless(Core):

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +32,7 @@ from memory_maze.training.devices import (
 from memory_maze.training.log import Log
 from memory_maze.training.loop import LAYOUT, Training, begin, iterate
 from memory_maze.training.names import CONFIG
+from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 
@@ -61,10 +61,6 @@ class Run:
     def describe(self) -> dict[str, Any]:
         """Plain data, for config.json."""
         return {"algorithm": "impala"} | dataclasses.asdict(self)
-
-
-class RunStoppedError(RuntimeError):
-    """The run was asked to stop, and has saved itself."""
 
 
 def train(
@@ -167,7 +163,7 @@ def _go_on(
     run: Run, training: Training, batch: Batch, mesh: Mesh, tell: "_Teller", saver: _Saver, meter: "_Meter"
 ) -> Training:
     agree = Agreement(mesh)
-    with _StopRequest() as stop:
+    with StopRequest() as stop:
         for _ in range(int(training.steps), math.ceil(run.steps / run.iteration_steps)):
             training, metrics = iterate(training, batch, run.agent, mesh)
             meter.add(metrics)
@@ -193,19 +189,10 @@ class _Teller:
     show: Show
 
     def __call__(self, line: dict[str, Any]) -> None:
-        _check_finite(line)
+        check_finite(line)
         if self.log:
             self.log.write(line)
             self.show(line)
-
-
-def _check_finite(line: dict[str, Any]) -> None:
-    wrong = [key for key, value in line.items() if isinstance(value, float) and not math.isfinite(value)]
-    if wrong := [key for key in wrong if key != "return"]:
-        raise RuntimeError(
-            f"{wrong[0]} is {line[wrong[0]]} after {line['steps']:,} steps: the run is stopped, and its last "
-            "checkpoint is from before; try a smaller learning rate"
-        )
 
 
 class _Meter:
@@ -248,30 +235,6 @@ class _Meter:
             line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
         self.pending, self._since = [], now
         return line
-
-
-class _StopRequest:
-    """Ctrl-C and SIGTERM are noted, so that the run can save itself; a second Ctrl-C is not waited for."""
-
-    asked = False
-
-    def __enter__(self) -> "_StopRequest":
-        self._before = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._note)
-            except ValueError:
-                break  # not in the main thread
-        return self
-
-    def _note(self, number: int, frame: Any) -> None:
-        if self.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:

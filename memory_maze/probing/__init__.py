@@ -1,0 +1,1 @@
+"""Offline probing: does a sequence model's state know where the walls and the objects are?"""

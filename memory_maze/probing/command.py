@@ -1,0 +1,138 @@
+"""The command `memory-maze probe`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class Probing:
+    """Train a sequence model and probe its state for walls and objects; run it again to go on."""
+
+    model: tyro.conf.Positional[str]
+    """constant, vae, supervised, rssm, vae-gru, rssm-tbtt, rssm-untrained, or package.module:Name."""
+    out: Path
+    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
+    task: str = "9x9"
+    """Which task; the benchmarks are of 9x9 and 15x15."""
+    data: str | None = None
+    """Data set to train on; data/TASK by default, as `memory-maze collect` makes it."""
+    targets: tuple[Literal["walls", "objects"], ...] = ("walls", "objects")
+    """What probes are asked for; of a supervised model one."""
+    preset: Literal["paper", "small", "debug"] = "paper"
+    """Sizes of models, probes and batches: the paper's, small ones for a CPU, tiny ones for tests."""
+    set: tuple[str, ...] = ()
+    """Other sizes of a baseline, as name=value: --set recurrent=1024."""
+    probe: tuple[str, ...] = ()
+    """Other values of the probes, as name=value: --probe layers=2. Scores are then no longer comparable."""
+    steps: int = 1_000_000
+    """Gradient steps."""
+    seed: int = 0
+    """Seed of the weights and of the order of the data."""
+    trajectories: int | None = None
+    """To evaluate on; by default all of the evaluation split."""
+    score_every: int = 10_000
+    """Gradient steps between two looks at some evaluation trajectories."""
+    save_every: float = 600.0
+    """Seconds between two checkpoints."""
+    log_every: float = 10.0
+    """Seconds between two lines of metrics."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        try:
+            from memory_maze.probing.session import make_run, probe
+        except ModuleNotFoundError as error:
+            remedy = 'pip install "memory-maze[train]"'
+            raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+        console = Console()
+        run = make_run(
+            self.model,
+            self.preset,
+            settings=self.set,
+            probe=self.probe,
+            targets=self.targets,
+            steps=self.steps,
+            seed=self.seed,
+            score_every=self.score_every,
+            save_every=self.save_every,
+            log_every=self.log_every,
+        )
+        train_set, scored_set = self._load()
+        with _Progress(console, run.steps, f"{self.model} in {self.task}") as progress:
+            result = probe(run, train_set, scored_set, self.out, self.trajectories, progress)
+        for target, figures in result["evaluation"].items():
+            console.print(_describe(result, target, figures), soft_wrap=True)
+        console.print(f"written: {self.out / 'result.json'}", soft_wrap=True)
+
+    def _load(self) -> tuple[Any, Any]:
+        from memory_maze import data
+        from memory_maze.tasks import parse_task
+
+        size = parse_task(self.task).size
+        place = self.data or f"data/{self.task}"
+        if self.data is None and not Path(place).exists():
+            raise FileNotFoundError(
+                f"{place}: there is no data set: make one by memory-maze collect --task {self.task} "
+                f"--episodes 30000 --out {place}, or name one by --data"
+            )
+        train_set, scored_set = (data.load(place, split) for split in ("train", "eval"))
+        if train_set.size != size:
+            raise ValueError(f"{place} has mazes of {train_set.size} cells and not of {size}: see --task")
+        return train_set, scored_set
+
+
+def _describe(result: dict[str, Any], target: str, figures: dict[str, Any]) -> str:
+    from memory_maze.paper import PROBING
+
+    form = "{:.1f} % of the walls" if target == "walls" else "{:.2f} squared error of the objects"
+    line = f"{result['title']} in {result['task']}: {form.format(figures['mean'])}"
+    error = figures["std_error"]
+    line += "" if error is None else f" (± {error:.2f} over {figures['trajectories']:,} trajectories)"
+    published = PROBING.get(result["title"], {}).get((result["task"], target))
+    return line + (f"; the paper's: {published.mean}" if published else "")
+
+
+class _Progress:
+    """A bar for training, then one for the evaluation."""
+
+    def __init__(self, console: Any, steps: int, what: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[line]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            speed_estimate_period=600,
+        )
+        self._bar = self._progress.add_task(what, total=steps, line="compiling")
+        self._scoring: Any = None
+
+    def __enter__(self) -> "_Progress":
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
+
+    def show(self, metrics: dict[str, Any]) -> None:
+        """A line of training."""
+        scores = [f"{key[6:]} {metrics[key]:.2f}" for key in metrics if key.startswith("score_")]
+        line = f"{metrics['steps']:,} steps, {metrics['steps_per_second']:.1f}/s, {', '.join(scores)}"
+        self._progress.update(self._bar, completed=metrics["steps"], line=line)
+
+    def expect(self, steps: int) -> None:
+        """So many steps are about to be scored."""
+        self._scoring = self._progress.add_task("evaluation", total=steps, line="")
+
+    def advance(self, steps: int) -> None:
+        """So many have been."""
+        self._progress.advance(self._scoring, steps)

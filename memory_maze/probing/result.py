@@ -1,0 +1,119 @@
+"""What came of probing a model, in one file for reports: RUN/result.json.
+
+    kind                               "probing"
+    model, title, preset, changes      what it is: a baseline or package.module:Name, and the nearest preset
+    state_size, carries, supervised, frozen   of the model
+    task, seed, config                 config.json, and the size of the mazes
+    data                               trajectories trained on, their steps, and what they were collected with
+    command, date, commit, hardware, versions   of the call that ended it
+    training                           steps, steps_planned, seconds, compile_seconds, steps_per_second
+    curve                              at most 200 points: steps, and means of what was logged since the last
+    evaluation                         of each target: mean, std_error, trajectories, by_step
+
+Reading it needs no extra.
+"""
+
+import dataclasses
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+from memory_maze.files import replacing
+from memory_maze.training.log import read_metrics
+from memory_maze.training.names import RESULT
+
+KIND = "probing"
+POINTS = 200
+_FORMAT = 1
+_DIGITS = 4  # of scores by step
+
+
+def write_result(
+    folder: Path,
+    described: dict[str, Any],
+    evaluation: dict[str, Any],
+) -> dict[str, Any]:
+    """Writes what came of a run: what it is, and how it was scored."""
+    from memory_maze.machine import describe_origin
+
+    lines = read_metrics(folder)
+    steps = described["config"]["steps"]
+    result = {
+        "format": _FORMAT,
+        "kind": KIND,
+        **described,
+        **describe_origin(),
+        "training": sum_up(lines) | {"steps_planned": steps},
+        "curve": thin(lines),
+        "evaluation": {target: _rounded(figures) for target, figures in evaluation.items()},
+    }
+    with replacing(folder / RESULT) as path:
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
+    return figures | {"by_step": [round(value, _DIGITS) for value in figures["by_step"]]}
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The result in a JSON file or in the folder of a run."""
+    path = path / RESULT if path.is_dir() else path
+    try:
+        result = json.loads(path.read_text())
+        if result["kind"] != KIND or result["format"] != _FORMAT:
+            raise ValueError(f"it is of kind {result['kind']} and format {result['format']}")
+        for figures in result["evaluation"].values():
+            float(figures["mean"])
+            list(figures["by_step"])
+        missing = {"model", "title", "task", "seed", "training", "curve", "state_size"} - result.keys()
+        if missing:
+            raise ValueError(f"{min(missing)} is missing")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: no result of probing, or a damaged one: {error}") from error
+    return result
+
+
+def find_preset(config: Any, presets: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The nearest preset, and the values that differ from it; neither for models that have none."""
+    if config is None:
+        return None, {}
+    differences = {}
+    for name, preset in presets.items():
+        pairs = [(field.name, getattr(config, field.name)) for field in dataclasses.fields(config)]
+        differences[name] = {key: value for key, value in pairs if getattr(preset, key) != value}
+    nearest = min(differences, key=lambda name: len(differences[name]))
+    return nearest, differences[nearest]
+
+
+def sum_up(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """How long a run trained, and how fast when nothing was compiled or scored."""
+    compiling = [line["compile_seconds"] for line in lines if "compile_seconds" in line]
+    steady = [line for line in lines if "compile_seconds" not in line and not _is_scored(line)] or lines
+    return {
+        "steps": lines[-1]["steps"] if lines else 0,
+        "seconds": lines[-1]["seconds"] if lines else None,
+        "compile_seconds": sum(compiling) if compiling else None,
+        "steps_per_second": statistics.median(line["steps_per_second"] for line in steady) if lines else None,
+    }
+
+
+def _is_scored(line: dict[str, Any]) -> bool:
+    return any(key.startswith("held_out_") for key in line)
+
+
+def thin(lines: list[dict[str, Any]], points: int = POINTS) -> list[dict[str, Any]]:
+    """The curve of a run: neighbouring lines are one point."""
+    size = max(1, math.ceil(len(lines) / points))
+    return [_join(lines[start : start + size]) for start in range(0, len(lines), size)]
+
+
+def _join(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    point = {"steps": lines[-1]["steps"], "seconds": lines[-1]["seconds"]}
+    for key in dict.fromkeys(key for line in lines for key in line):
+        values = [line[key] for line in lines if key in line]
+        if key.startswith(("loss_", "score_", "held_out_")):
+            point[key] = statistics.fmean(values)
+    return point

@@ -1,0 +1,324 @@
+"""Trains a sequence model and the probes of its state: `memory-maze probe`.
+
+In each step the model learns from a batch, and the probes from its states, without a way back for their
+gradients. So what the probes know is what the model kept for its own sake.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from memory_maze.data.dataset import Batches, Dataset
+from memory_maze.engine.single import cache_programs
+from memory_maze.files import replacing
+from memory_maze.probing import baselines
+from memory_maze.probing.check import ModelError, check_model
+from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
+from memory_maze.probing.model import SequenceModel, find_maker, start
+from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
+from memory_maze.training.checkpoint import Checkpoints, read_config
+from memory_maze.training.log import Log
+from memory_maze.training.names import CONFIG
+from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
+
+Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
+POSITION = "position-{}.json"  # in the data, at a checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW as in the paper's tables."""
+
+    learning_rate: float = 3e-4
+    epsilon: float = 1e-5
+    weight_decay: float = 1e-2
+    max_gradient: float = 200.0
+    """Norm at which gradients are clipped."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is trained, on what, and for how long."""
+
+    model: str
+    """A baseline, or package.module:Name."""
+    settings: baselines.Config | None = None
+    """Of a baseline."""
+    targets: tuple[Target, ...] = TARGETS
+    probe: ProbeConfig = dataclasses.field(default_factory=ProbeConfig)
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    steps: int = 1_000_000
+    """Gradient steps."""
+    batch: int = 32
+    """Sequences in a batch."""
+    time: int = 48
+    """Steps of each."""
+    seed: int = 0
+    log_every: float = 10.0
+    """Seconds between two lines of metrics."""
+    save_every: float = 600.0
+    """Seconds between two checkpoints."""
+    score_every: int = 10_000
+    """Gradient steps between two looks at the evaluation trajectories."""
+    score_on: int = 64
+    """How many of these are looked at on the way."""
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data, for config.json."""
+        return dataclasses.asdict(self)
+
+
+class Learning(NamedTuple):
+    """Everything that a run needs to go on, but for its place in the data."""
+
+    model: SequenceModel
+    optimizer: Any
+    probes: dict[str, Probe]
+    probe_optimizer: Any
+    carry: Any
+    steps: jax.Array  # () int32
+
+
+def make_model(run: Run, key: jax.Array) -> SequenceModel:
+    """The run's model with new weights."""
+    if run.model in baselines.MODELS:
+        return baselines.MODELS[run.model](key, run.settings or baselines.PRESETS["paper"])
+    if ":" not in run.model:
+        names = ", ".join(["constant", *baselines.MODELS])
+        raise ValueError(f"no model {run.model!r}: there are {names}, and your own as package.module:Name")
+    model = find_maker(run.model)(key)
+    if not isinstance(model, SequenceModel):
+        raise ModelError(f"{run.model} makes no SequenceModel: see memory_maze.probing.model")
+    return model
+
+
+def begin(run: Run, size: int, objects: int) -> Learning:
+    """A new run on mazes of so many cells and objects."""
+    model_key, *probe_keys = jax.random.split(jax.random.key(run.seed), 1 + len(TARGETS))
+    # Asked before anything is computed: Python waits for that when it ends.
+    if eqx.filter_eval_shape(make_model, run, model_key).supervised and len(run.targets) > 1:
+        raise ValueError(f"{run.model} learns from its probe: choose one of {' and '.join(run.targets)}")
+    model = make_model(run, model_key)
+    keys = dict(zip(TARGETS, probe_keys, strict=True))
+    dtype = run.settings.dtype if run.settings else jnp.float32
+    probes: dict[str, Probe] = {
+        target: Probe(keys[target], target, model.state_size, size, objects, run.probe, dtype)
+        for target in run.targets
+    }
+    return Learning(
+        model,
+        _optimizer(run.optimizer).init(eqx.filter(model, eqx.is_inexact_array)),
+        probes,
+        _probe_optimizer(run.probe).init(eqx.filter(probes, eqx.is_inexact_array)),
+        start(model, run.batch),
+        jnp.int32(0),
+    )
+
+
+def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_gradient),
+        optax.adamw(config.learning_rate, eps=config.epsilon, weight_decay=config.weight_decay),
+    )
+
+
+def _probe_optimizer(config: ProbeConfig) -> optax.GradientTransformation:
+    return optax.adam(config.learning_rate, eps=config.epsilon)
+
+
+def make_update(run: Run) -> Callable[[dict[str, Any], Learning], tuple[Learning, dict[str, jax.Array]]]:
+    """One gradient step, of the model and of its probes, on a batch of (B, T) arrays."""
+
+    @eqx.filter_jit(donate="all-except-first")
+    def update(batch: dict[str, Any], learning: Learning) -> tuple[Learning, dict[str, jax.Array]]:
+        batch = time_first(batch)
+        sequence, truth = make_sequence(batch), make_truth(batch)
+        key = jax.random.fold_in(jax.random.key(run.seed + 1), learning.steps)
+
+        def losses(parts: tuple[SequenceModel, dict[str, Probe]]) -> tuple[jax.Array, Any]:
+            model, probes = parts
+            loss, learned = model.loss(learning.carry, sequence, key)
+            states = learned.states if model.supervised else jax.lax.stop_gradient(learned.states)
+            asked = {target: probe.loss(states, truth) for target, probe in probes.items()}
+            return loss + sum(asked.values()), (loss, asked, learned)
+
+        parts = learning.model, learning.probes
+        (_, (loss, asked, learned)), slopes = eqx.filter_value_and_grad(losses, has_aux=True)(parts)
+        model, probes = parts
+        optimizer, probe_optimizer = learning.optimizer, learning.probe_optimizer
+        if not model.frozen:
+            model, optimizer = _apply(_optimizer(run.optimizer), slopes[0], optimizer, model)
+        probes, probe_optimizer = _apply(_probe_optimizer(run.probe), slopes[1], probe_optimizer, probes)
+        metrics = {"loss_model": loss, "gradient_norm": optax.global_norm(slopes[0])} | learned.metrics
+        metrics |= {f"loss_{target}": value for target, value in asked.items()}
+        metrics |= {
+            f"score_{target}": probe.score(learned.states, truth).mean()
+            for target, probe in learning.probes.items()
+        }
+        carry = jax.lax.stop_gradient(learned.carry) if model.carries else start(model, run.batch)
+        return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
+
+    return update
+
+
+def _apply(transform: optax.GradientTransformation, slopes: Any, state: Any, parts: Any) -> tuple[Any, Any]:
+    updates, state = transform.update(slopes, state, eqx.filter(parts, eqx.is_inexact_array))
+    return eqx.apply_updates(parts, updates), state
+
+
+def train(
+    run: Run, train_set: Dataset, scored_set: Dataset, out: Path, show: Show = lambda metrics: None
+) -> Learning:
+    """Trains until the run's steps are made; goes on where an earlier call stopped.
+
+    Raises `RunStoppedError` after Ctrl-C or SIGTERM, `ModelError` if the model breaks a rule, and
+    `RuntimeError` if a loss is no number. The folder holds a checkpoint to go on from.
+    """
+    cache_programs()
+    _check_same(run, out)
+    learning = begin(run, train_set.size, train_set.objects)
+    check_model(learning.model, jax.random.key(0))
+    checkpoints = Checkpoints(out / "checkpoints")
+    position = None
+    if checkpoints.latest is not None:
+        learning = checkpoints.restore(_describe(learning))
+        position = json.loads((out / POSITION.format(checkpoints.latest)).read_text())
+    with replacing(out / CONFIG) as path:
+        path.write_text(json.dumps(run.describe(), indent=2) + "\n")
+    log = Log(out, int(learning.steps))
+    order = "replay" if learning.model.carries else "windows"
+    batches = train_set.batches(
+        order, run.batch, run.time, keys=KEYS, arrays="jax", seed=run.seed, position=position
+    )
+    try:
+        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show)
+    finally:
+        batches.close()
+        checkpoints.close()
+        log.close()
+
+
+def _describe(learning: Learning) -> Any:
+    """Arrays as descriptions of themselves, with the device that they are on."""
+    return jax.tree.map(
+        lambda leaf: (
+            jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+            if eqx.is_array(leaf)
+            else leaf
+        ),
+        learning,
+    )
+
+
+def _check_same(run: Run, out: Path) -> None:
+    """A folder holds one run; it may be made longer."""
+    if not (out / CONFIG).exists():
+        return
+    old, new = read_config(out), json.loads(json.dumps(run.describe()))
+    free = {"steps", "log_every", "save_every", "score_every", "score_on"}
+    for key in new.keys() - free:
+        if old.get(key) != new[key]:
+            raise ValueError(
+                f"{out}: its run has {key} {old.get(key)} and not {new[key]}: choose another folder"
+            )
+
+
+def _go_on(
+    run: Run,
+    learning: Learning,
+    batches: Batches,
+    scored_set: Dataset,
+    checkpoints: Checkpoints,
+    out: Path,
+    log: Log,
+    show: Show,
+) -> Learning:
+    update, meter = make_update(run), _Meter(run, int(learning.steps), log.seconds)
+    saved = time.perf_counter()
+
+    def tell(more: dict[str, float]) -> None:
+        line = meter.read() | more
+        check_finite(line)
+        log.write(line)
+        show(line)
+
+    def save() -> None:
+        nonlocal saved
+        steps = int(learning.steps)
+        # First the place in the data: a checkpoint without it would be of no use.
+        with replacing(out / POSITION.format(steps)) as path:
+            path.write_text(json.dumps(batches.position))
+        checkpoints.save(steps, learning)
+        _forget_positions(out)
+        saved = time.perf_counter()
+
+    with StopRequest() as stop:
+        for step in range(int(learning.steps) + 1, run.steps + 1):
+            learning, metrics = update(next(batches), learning)
+            meter.add(metrics)
+            if step % run.score_every == 0 or step == run.steps:
+                scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
+                tell({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
+            elif meter.due or stop.asked:
+                tell({})
+            if stop.asked or step == run.steps or time.perf_counter() - saved > run.save_every:
+                save()
+            if stop.asked and step < run.steps:
+                raise RunStoppedError(f"saved after {step:,} steps; run it again to go on: {out}")
+    return learning
+
+
+def _forget_positions(out: Path) -> None:
+    """Of checkpoints that are no longer kept."""
+    kept = {folder.name for folder in (out / "checkpoints").iterdir()}
+    for path in out.glob(POSITION.format("*")):
+        if path.stem.partition("-")[2] not in kept:
+            path.unlink()
+
+
+class _Meter:
+    """Collects metrics on the device and reads them now and then, for reading waits for the device."""
+
+    def __init__(self, run: Run, steps: int, seconds: float) -> None:
+        self._run, self._steps = run, steps
+        self._pending: list[dict[str, jax.Array]] = []
+        self._since = time.perf_counter()
+        self._began = self._since - seconds
+        self._compile_seconds: float | None = None
+
+    def add(self, metrics: dict[str, jax.Array]) -> None:
+        # The first call returns when the program is compiled, not when it has run.
+        if self._compile_seconds is None:
+            self._compile_seconds = time.perf_counter() - self._since
+        self._pending.append(metrics)
+
+    @property
+    def due(self) -> bool:
+        # The program runs ahead of the clock: wait for what was asked of it before the last.
+        if len(self._pending) > 1:
+            jax.block_until_ready(self._pending[-2])
+        return time.perf_counter() - self._since > self._run.log_every
+
+    def read(self) -> dict[str, Any]:
+        made = jax.device_get(self._pending)
+        now = time.perf_counter()
+        self._steps += len(made)
+        line: dict[str, Any] = {
+            "steps": self._steps,
+            "seconds": now - self._began,
+            "steps_per_second": len(made) / (now - self._since),
+        }
+        line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in made[0]}
+        if self._compile_seconds:
+            line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
+        self._pending, self._since = [], now
+        return line
