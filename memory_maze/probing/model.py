@@ -96,4 +96,6 @@ def find_maker(name: str) -> Make:
     found = getattr(module, attribute, None)
     if not callable(found):
         raise ValueError(f"no model {name!r}: {module_name} has no {attribute} that can be called with a key")
+    if isinstance(found, type) and not issubclass(found, SequenceModel):
+        raise ValueError(f"{name} is no SequenceModel: see memory_maze.probing.model")
     return found

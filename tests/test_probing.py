@@ -1,0 +1,472 @@
+"""Offline probing: the rules of models, training, scores."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from memory_maze import data
+from memory_maze.cli import main
+from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
+from memory_maze.models.nets import Linear
+from memory_maze.probing import baselines, evaluate, session
+from memory_maze.probing.check import ModelError, check_model
+from memory_maze.probing.constant import evaluate_constant
+from memory_maze.probing.model import Learned, SequenceModel, find_maker
+from memory_maze.probing.probe import Probe, ProbeConfig, Truth
+from memory_maze.probing.result import read_result
+from memory_maze.probing.train import Run, begin, make_model, make_update, train
+
+STEPS = 40  # of a trajectory
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "9x9"
+    data.collect(folder, "9x9", 12, steps=STEPS, evaluation=5)
+    return data.load(folder, "train"), data.load(folder, "eval")
+
+
+@pytest.fixture
+def run():
+    return session.make_run("vae-gru", "debug", steps=6, score_every=100)
+
+
+def same(one, two):
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs if eqx.is_array(a))
+
+
+# Rules
+
+
+class Mean(SequenceModel):
+    """Adds up what it has seen: a good model, which others below spoil."""
+
+    weight: Linear
+    state_size = 5
+
+    def __init__(self, key):
+        self.weight = Linear(key, 3, 5)
+
+    def initial(self):
+        return jnp.zeros(5)
+
+    def observe(self, carry, sequence, key):
+        seen = self.see(sequence)
+
+        def step(carry, inputs):
+            x, reset = inputs
+            carry = self.forget(carry, reset) + x
+            return carry, carry
+
+        return jax.lax.scan(step, carry, (seen, sequence.reset))
+
+    def see(self, sequence):
+        return self.weight(sequence.image.astype(jnp.float32).mean(axis=(-3, -2)) / 255)
+
+    def forget(self, carry, reset):
+        return jnp.where(reset[:, None], 0.0, carry)
+
+    def loss(self, carry, sequence, key):
+        carry, states = self.observe(carry, sequence, key)
+        return jnp.square(states - 1).mean(), Learned(carry, states, {})
+
+
+class WrongShape(Mean):
+    def observe(self, carry, sequence, key):
+        carry, states = super().observe(carry, sequence, key)
+        return carry, states[..., :4]
+
+
+class BatchFirst(Mean):
+    def observe(self, carry, sequence, key):
+        carry, states = super().observe(carry, sequence, key)
+        return carry, states.swapaxes(0, 1)
+
+
+class NotFinite(Mean):
+    def see(self, sequence):
+        return jnp.log(super().see(sequence) - 100)
+
+
+class Whole(Mean):
+    def observe(self, carry, sequence, key):
+        carry, states = super().observe(carry, sequence, key)
+        return carry, jnp.round(states).astype(jnp.int32)
+
+
+class OtherStreams(Mean):
+    def see(self, sequence):
+        seen = super().see(sequence)
+        return seen - seen.mean(axis=1, keepdims=True)
+
+
+class Future(Mean):
+    def see(self, sequence):
+        seen = super().see(sequence)
+        return seen + seen[-1:]
+
+
+class NeverForgets(Mean):
+    def forget(self, carry, reset):
+        return carry
+
+
+class KeepsALittle(Mean):
+    """Forgets what is in the carry, but not the step before."""
+
+    def see(self, sequence):
+        seen = super().see(sequence)
+        return seen.at[1:].add(seen[:-1])
+
+
+class GrowingCarry(Mean):
+    def observe(self, carry, sequence, key):
+        carry, states = super().observe(carry, sequence, key)
+        return jnp.concatenate([carry, carry], axis=-1), states
+
+
+class NoPair(Mean):
+    def observe(self, carry, sequence, key):
+        return super().observe(carry, sequence, key)[1]
+
+
+class NoLoss(Mean):
+    def loss(self, carry, sequence, key):
+        return jnp.nan * super().loss(carry, sequence, key)[0], super().loss(carry, sequence, key)[1]
+
+
+class NoLearned(Mean):
+    def loss(self, carry, sequence, key):
+        return super().loss(carry, sequence, key)[0], {}
+
+
+class VectorLoss(Mean):
+    def loss(self, carry, sequence, key):
+        loss, learned = super().loss(carry, sequence, key)
+        return loss[None], learned
+
+
+class NoSize(Mean):
+    state_size = None
+
+
+@pytest.mark.parametrize(
+    ("model", "rule"),
+    [
+        (WrongShape, r"states of shape \(6, 3, 4\).*should be \(6, 3, 5\), for state_size is 5"),
+        (BatchFirst, r"should be \(6, 3, 5\)"),
+        (NotFinite, "not finite"),
+        (Whole, "floating point"),
+        (OtherStreams, "other streams"),
+        (Future, "seen later"),
+        (NeverForgets, "trajectory before"),
+        (KeepsALittle, "trajectory before"),
+        (GrowingCarry, "gives a carry of"),
+        (NoPair, "it should give carry, states"),
+        (NoLoss, "loss is nan"),
+        (NoLearned, "should be a Learned"),
+        (VectorLoss, "loss has no gradient"),
+        (NoSize, "state_size is None"),
+    ],
+)
+def test_a_model_that_breaks_a_rule_is_told_which(model, rule):
+    check_model(Mean(jax.random.key(0)), jax.random.key(1))
+    with pytest.raises(ModelError, match=rule):
+        check_model(model(jax.random.key(0)), jax.random.key(1))
+
+
+@pytest.mark.parametrize("name", baselines.MODELS)
+def test_baselines_keep_the_rules(name):
+    model = make_model(session.make_run(name, "debug"), jax.random.key(0))
+    check_model(model, jax.random.key(1))
+
+
+def test_baselines_have_the_papers_sizes():
+    sizes = {}
+    for name in baselines.MODELS:
+        sizes[name] = eqx.filter_eval_shape(make_model, Run(name), jax.random.key(0)).state_size
+    # A recurrent state of 2,048 and 32 x 32 one-hot numbers.
+    wanted = {"vae": 32, "supervised": 2048, "vae-gru": 2048}
+    assert sizes == wanted | dict.fromkeys(("rssm", "rssm-tbtt", "rssm-untrained"), 2048 + 1024)
+
+
+# Probes
+
+
+def test_probes_are_the_papers_and_told_what_they_need():
+    config = ProbeConfig()
+    walls, objects = (Probe(jax.random.key(0), target, 2048, 9, 3, config) for target in ("walls", "objects"))
+    shapes = [layer.weight.shape for layer in (*walls.net.hidden, walls.net.out)]
+    assert shapes == [(2052, 1024), (1024, 1024), (1024, 1024), (1024, 1024), (1024, 81)]
+    assert walls.net.norms is not None
+    assert [norm.epsilon for norm in walls.net.norms] == [1e-3] * 4
+    assert objects.net.hidden[0].weight.shape == (2048, 1024)
+    assert objects.net.out.bias.shape == (6,)
+    told = Probe(jax.random.key(0), "objects", 2048, 9, 3, ProbeConfig(told=("walls", "objects")))
+    assert told.net.hidden[0].weight.shape == (2052, 1024)
+
+
+def test_scores_are_shares_of_cells_and_squared_distances():
+    walls = jnp.zeros((2, 1, 3, 3), jnp.uint8).at[0, 0, 0].set(1)
+    objects = jnp.array([[[[3.0, 4.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 1.0]]]])
+    truth = Truth(jnp.zeros((2, 1, 2)), jnp.zeros((2, 1, 2)), walls, objects)
+
+    def zeros(probe):
+        return jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_array(leaf) else leaf, probe)
+
+    states = jnp.zeros((2, 1, 5))
+    for target, wanted in (("walls", [[100 * 6 / 9], [100.0]]), ("objects", [[12.5], [0.5]])):
+        probe = zeros(Probe(jax.random.key(0), target, 5, 3, 2, ProbeConfig(units=4)))
+        np.testing.assert_allclose(probe.score(states, truth), wanted, rtol=1e-5)
+    assert probe.loss(states, truth) == pytest.approx(6.5)
+
+
+# Training
+
+
+def learn(run, sets, steps=3):
+    learning, update = begin(run, 9, 3), make_update(run)
+    order = "replay" if learning.model.carries else "windows"
+    with sets[0].batches(order, run.batch, run.time, arrays="jax") as batches:
+        for _ in range(steps):
+            learning, metrics = update(next(batches), learning)
+    return learning, metrics
+
+
+def test_probes_leave_no_trace_in_the_model(run, sets):
+    both, _ = learn(run, sets)
+    one, _ = learn(dataclasses.replace(run, targets=("walls",)), sets)
+    wide, _ = learn(dataclasses.replace(run, probe=ProbeConfig(units=32)), sets)
+    assert same(both.model, one.model)
+    assert same(both.model, wide.model)
+    assert not same(both.model, begin(run, 9, 3).model)
+
+
+def test_the_supervised_model_learns_from_its_probe(run, sets):
+    run = dataclasses.replace(run, model="supervised", targets=("walls",))
+    one, _ = learn(run, sets)
+    two, _ = learn(dataclasses.replace(run, targets=("objects",)), sets)
+    assert not same(one.model, two.model)
+    for part in (lambda model: model.vae.encoder, lambda model: model.core):
+        assert not same(part(one.model), part(two.model))
+    with pytest.raises(ValueError, match="choose one of walls and objects"):
+        begin(dataclasses.replace(run, targets=("walls", "objects")), 9, 3)
+
+
+def test_the_untrained_model_stays_as_it_was(run, sets):
+    run = dataclasses.replace(run, model="rssm-untrained")
+    learned, _ = learn(run, sets)
+    before = begin(run, 9, 3)
+    assert same(learned.model, before.model)
+    assert not same(learned.probes, before.probes)
+
+
+def test_carries_go_on_only_where_they_should(run, sets):
+    for name, goes_on in (("rssm-tbtt", True), ("rssm", False)):
+        learned, _ = learn(dataclasses.replace(run, model=name), sets)
+        assert bool(jnp.abs(learned.carry.deter).max() > 0) == goes_on
+
+
+def test_a_run_that_goes_on_is_the_same_as_one_that_never_stopped(run, sets, tmp_path):
+    whole = train(run, *sets, tmp_path / "whole")
+    train(dataclasses.replace(run, steps=4), *sets, tmp_path / "parts")
+    parts = train(run, *sets, tmp_path / "parts")
+    assert int(parts.steps) == 6
+    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_array_equal(one, two)
+    lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["steps"] for line in lines] == [4, 6]
+    assert {"held_out_walls", "held_out_objects", "loss_model", "score_walls"} <= lines[-1].keys()
+    assert len(list((tmp_path / "parts").glob("position-*.json"))) == 2
+
+
+def test_a_folder_holds_one_run(run, sets, tmp_path):
+    train(dataclasses.replace(run, steps=1), *sets, tmp_path)
+    with pytest.raises(ValueError, match="its run has seed 0 and not 1: choose another folder"):
+        train(dataclasses.replace(run, seed=1), *sets, tmp_path)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(run, sets, tmp_path):
+    hot = dataclasses.replace(run.optimizer, learning_rate=1e30)
+    with pytest.raises(RuntimeError, match="try a smaller learning rate"):
+        train(dataclasses.replace(run, optimizer=hot, log_every=0.0, steps=50), *sets, tmp_path)
+
+
+# Scores
+
+
+class Clock(Mean):
+    """Its state is the number of steps since its trajectory began."""
+
+    state_size = 1
+
+    def initial(self):
+        return jnp.zeros(())
+
+    def observe(self, carry, sequence, key):
+        def step(carry, reset):
+            carry = jnp.where(reset, 0.0, carry) + 1
+            return carry, carry[:, None]
+
+        return jax.lax.scan(step, carry, sequence.reset)
+
+
+class Reads(eqx.Module):
+    """A probe whose score is the state."""
+
+    def score(self, states, truth):
+        return states[..., 0]
+
+
+@pytest.mark.parametrize("streams", [2, 5, 64])
+@pytest.mark.parametrize("chunk", [7, 41, 100])
+def test_states_are_carried_over_whole_trajectories(sets, monkeypatch, streams, chunk):
+    monkeypatch.setattr(evaluate, "STREAMS", streams)
+    monkeypatch.setattr(evaluate, "CHUNK", chunk)
+    done = []
+    scores = evaluate.evaluate(Clock(jax.random.key(0)), {"walls": Reads()}, sets[1], advance=done.append)
+    np.testing.assert_array_equal(scores["walls"], np.tile(np.arange(1, STEPS + 2), (5, 1)))
+    assert sum(done) == 5 * (STEPS + 1)
+    figures = evaluate.summarize(scores)["walls"]
+    assert figures["mean"] == np.mean(np.arange(22, 42))  # the second half
+    assert figures["std_error"] == 0
+    assert figures["by_step"] == list(range(1, 42))
+
+
+def test_scores_do_not_depend_on_how_trajectories_are_put_together(run, sets, monkeypatch):
+    learning = begin(run, 9, 3)
+    found = []
+    for streams, chunk in ((64, 100), (2, 7)):
+        monkeypatch.setattr(evaluate, "STREAMS", streams)
+        monkeypatch.setattr(evaluate, "CHUNK", chunk)
+        found.append(evaluate.evaluate(learning.model, learning.probes, sets[1]))
+    for target in found[0]:
+        np.testing.assert_allclose(found[0][target], found[1][target], rtol=1e-3, atol=1.3)
+
+
+def test_the_constant_baseline_is_that_of_inspect(sets):
+    scores = evaluate.summarize(evaluate_constant(*sets))
+    figures = join_figures([measure(tracks_of_scenes(one.scenes)) for one in sets])
+    wanted = constant_baseline(figures, ["train"] * 7 + ["eval"] * 5)
+    assert scores["walls"]["mean"] == pytest.approx(wanted["walls_percent"], rel=1e-5)
+    assert scores["objects"]["mean"] == pytest.approx(wanted["objects_squared_error"], rel=1e-4)
+
+
+# The command
+
+OWN = """
+import jax, jax.numpy as jnp
+from memory_maze.models.nets import Linear
+from memory_maze.probing.model import Learned, SequenceModel
+
+class Model(SequenceModel):
+    layer: Linear
+    state_size = 7
+
+    def __init__(self, key):
+        self.layer = Linear(key, 6, 7)
+
+    def initial(self):
+        return ()
+
+    def observe(self, carry, sequence, key):
+        return carry, self.layer(sequence.action)
+
+    def loss(self, carry, sequence, key):
+        carry, states = self.observe(carry, sequence, key)
+        return jnp.square(states).mean(), Learned(carry, states, {})
+"""
+
+
+def call(sets, *words, out):
+    main(["probe", *words, "--preset", "debug", "--data", str(sets[0].path), "--out", str(out)])
+    return read_result(out)
+
+
+def test_your_own_model_is_found_where_you_are(sets, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    result = call(sets, "own_model:Model", "--steps", "3", "--trajectories", "2", out=tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "own_model:Model in 9x9: " in printed
+    assert (result["model"], result["state_size"], result["preset"]) == ("own_model:Model", 7, None)
+    assert result["evaluation"]["walls"]["trajectories"] == 2
+    assert len(result["evaluation"]["objects"]["by_step"]) == STEPS + 1
+    assert result["training"]["steps"] == result["training"]["steps_planned"] == 3
+    assert result["data"]["trajectories"] == 7
+    assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["own", "nowhere:Model", "own_model:Nothing", "builtins:dict"])
+def test_what_is_no_model_is_one_line(name, sets, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        call(sets, name, out=tmp_path / "run")
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert name.partition(":")[0] in error
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_makers_are_not_looked_for_in_the_folder_for_ever(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert find_maker("memory_maze.probing.baselines:VAE") is baselines.VAE
+    assert sys.path == before
+
+
+def test_results_of_baselines_tell_what_was_changed(sets, tmp_path):
+    result = call(sets, "vae", "--steps", "2", "--probe", "layers=0", "--set", "latent=3", out=tmp_path / "a")
+    assert (result["title"], result["preset"]) == ("VAE (no memory)", "debug")
+    assert result["changes"]["latent"] == 3
+    assert result["changes"]["probe"]["layers"] == 0
+    result = call(sets, "constant", out=tmp_path / "b")
+    assert result["title"] == "Constant baseline"
+    assert sorted(result["evaluation"]) == ["objects", "walls"]
+    assert result["training"]["steps"] == 0
+
+
+def test_data_of_npz_files_is_as_good(sets, tmp_path):
+    main(["convert", str(sets[0].path), str(tmp_path / "npz"), "--format", "npz"])
+    other = [data.load(tmp_path / "npz", split) for split in ("train", "eval")]
+    pairs = ((sets, "a"), (other, "b"))
+    results = [call(one, "vae", "--steps", "2", out=tmp_path / name) for one, name in pairs]
+    for target in ("walls", "objects"):
+        means = [result["evaluation"][target]["mean"] for result in results]
+        assert means[0] == pytest.approx(means[1], rel=1e-3)
+    assert results[1]["data"]["format"] == "npz"
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(sets, tmp_path):
+    out = tmp_path / "run"
+    words = ["probe", "vae", "--preset", "debug", "--data", str(sets[0].path), "--out", str(out)]
+    words += ["--log-every", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memory_maze", *words, "--steps", "100000"], stderr=subprocess.PIPE, text=True
+    )
+    while not (out / "metrics.jsonl").exists() or len((out / "metrics.jsonl").read_text().splitlines()) < 5:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "run it again to go on" in error
+    steps = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["steps"]
+    main([*words, "--steps", str(steps + 2)])
+    assert read_result(out)["training"]["steps"] == steps + 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"kind": "online", "format": 1}', b"[1]"])
+def test_damaged_results_are_named(damage, tmp_path):
+    (tmp_path / "result.json").write_bytes(damage)
+    with pytest.raises(ValueError, match=r"result.json: no result of probing, or a damaged one"):
+        read_result(tmp_path)
