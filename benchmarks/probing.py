@@ -1,0 +1,92 @@
+"""The offline probing benchmarks: `python benchmarks/probing.py --models rssm-tbtt vae-gru --tasks 9x9`.
+
+Each run is what `memory-maze probe` makes of it, in a folder under runs/; its result is copied to
+results/probing. Called again, unfinished runs go on. Data sets are collected where they are missing. On two
+cores of a CPU, in less than ten minutes, a model that remembers beside one that does not:
+
+    python benchmarks/probing.py --preset small --models constant vae supervised --targets objects
+        --steps 2000 --episodes 1000
+"""
+
+import dataclasses
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from machine import ROOT
+
+from memory_maze.files import replacing
+from memory_maze.training.names import RESULT
+
+MODELS = ("constant", "vae", "supervised", "rssm", "vae-gru", "rssm-tbtt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Train and probe sequence models."""
+
+    models: tuple[str, ...] = MODELS
+    """Which models."""
+    tasks: tuple[str, ...] = ("9x9", "15x15")
+    """Which tasks."""
+    targets: tuple[Literal["walls", "objects"], ...] = ("walls", "objects")
+    """What to probe for."""
+    preset: Literal["paper", "small", "debug"] = "paper"
+    """Sizes of models, probes and batches."""
+    steps: int = 20_000
+    """Gradient steps of each; the paper's are 1,000,000."""
+    seed: int = 0
+    """Seed of each."""
+    episodes: int = 30_000
+    """Trajectories of a data set that is missing."""
+    score_every: int = 2_000
+    """Gradient steps between two looks at some evaluation trajectories."""
+    minutes: float | None = None
+    """Stop and save a run after so long, to go on another time."""
+    data: Path = ROOT / "data"
+    """Folder of the data sets."""
+    runs: Path = ROOT / "runs"
+    """Folder for the runs."""
+    out: Path = ROOT / "results" / "probing"
+    """Folder for the results."""
+
+
+def main(config: Config) -> None:
+    for task in config.tasks:
+        data = config.data / task
+        call(None, "collect", "--task", task, "--episodes", config.episodes, "--out", data)
+        for model in config.models:
+            for targets in [(one,) for one in config.targets] if model == "supervised" else [config.targets]:
+                probe(config, model, task, data, targets)
+
+
+def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str, ...]) -> None:
+    """One run."""
+    parts = [config.preset, model, *(targets if model == "supervised" else []), task, str(config.seed)]
+    folder = config.runs / "-".join(["probe", *parts])
+    options = ["--task", task, "--data", data, "--preset", config.preset, "--targets", *targets]
+    options += ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
+    call(config.minutes, "probe", model, *options, "--out", folder)
+    config.out.mkdir(parents=True, exist_ok=True)
+    with replacing(config.out / f"{'-'.join(parts)}.json") as path:
+        shutil.copyfile(folder / RESULT, path)
+
+
+def call(minutes: float | None, *arguments: object) -> None:
+    """Runs a command, or ends as it does."""
+    process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
+    try:
+        code = process.wait(None if minutes is None else 60 * minutes)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.send_signal(signal.SIGINT)
+        code = process.wait()
+    if code:
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config, description=__doc__))
