@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from memory_maze import data
 from memory_maze.cli import main
 from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
+from memory_maze.machine import ROOT
 from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.check import ModelError, check_model
@@ -470,3 +472,16 @@ def test_damaged_results_are_named(damage, tmp_path):
     (tmp_path / "result.json").write_bytes(damage)
     with pytest.raises(ValueError, match=r"result.json: no result of probing, or a damaged one"):
         read_result(tmp_path)
+
+
+def test_the_example_of_the_documentation_is_probed(sets, tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "probing.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    small = example.replace("depth=8", "depth=2").replace(
+        "    core: GRU\n", "    core: GRU\n    state_size = 16\n"
+    )
+    (tmp_path / "my_model.py").write_text(small)
+    monkeypatch.chdir(tmp_path)
+    result = call(sets, "my_model:Model", "--steps", "2", "--trajectories", "2", out=tmp_path / "run")
+    assert result["state_size"] == 16
+    assert "loss_action" in result["curve"][-1]
