@@ -1,0 +1,400 @@
+"""The scores of probed models beside the paper's: from result files to tables."""
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from memory_maze import paper
+from memory_maze.machine import short_name
+from memory_maze.paper import Benchmark
+from memory_maze.probing.result import KIND, read_result
+from memory_maze.report.scores import is_finished, size_of, sort_tasks
+from memory_maze.report.tables import MISSING, _markdown, format_seconds
+from memory_maze.tasks import parse_task
+from memory_maze.training.names import RESULT
+from memory_maze.training.result import _differs
+
+TARGETS = ("walls", "objects")
+STATE_SIZE = 2048  # the benchmark's
+STAR = "*"
+NOTE = (
+    "Walls: percent of the cells that are right, higher is better. Objects: squared error of their places, "
+    "lower is better. Both are means over the second half of trajectories that no model was trained on. "
+    "Paper: after 1M gradient steps, mean of three runs ± their standard deviation. Ours: mean of n runs "
+    "with different seeds ± their standard deviation, where n is given; otherwise one run ± the standard "
+    "error over its trajectories."
+)
+# What a probe of the paper has; names tell what is different.
+PROBE = {
+    "layers": 4,
+    "units": 1024,
+    "norm_epsilon": 1e-3,
+    "learning_rate": 3e-4,
+    "epsilon": 1e-5,
+    "told": ["walls"],
+}
+_NARROW, _WIDE = 80, 100  # characters: scores are folded below the second, for names are long
+_NUMBER = int | float
+_Data = tuple[tuple[str, Any], ...]
+# What values are, of those that a report reads.
+_KINDS: dict[str, Any] = {
+    "title": str,
+    "preset": str | None,
+    "changes": {},
+    "state_size": int,
+    "task": str,
+    "seed": int,
+    "targets": [str],
+    "data": {"trajectories": int},
+    "command": str | None,
+    "date": str | None,
+    "commit": str | None,
+    "hardware": dict | None,
+    "versions": dict | None,
+    "training": {
+        "steps": int,
+        "steps_planned": int,
+        "seconds": _NUMBER | None,
+        "steps_per_second": _NUMBER | None,
+    },
+    "curve": [{"steps": int}],
+}
+_FIGURES = {"mean": _NUMBER, "std_error": _NUMBER | None, "trajectories": int, "by_step": [_NUMBER]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A score."""
+
+    mean: float
+    error: float | None
+    over: str | None
+    """What the error is of: the standard deviation over runs, or the standard error over trajectories."""
+    runs: int
+    trajectories: int | None
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return f"{self.mean:.1f}"
+        return f"{self.mean:.1f} ± {self.error:.{1 if self.error >= 0.05 else 2}f}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What a model scores in each benchmark that it was evaluated in."""
+
+    name: str
+    title: str
+    source: str
+    """paper or ours."""
+    state_size: int | None
+    cells: dict[Benchmark, Cell]
+
+    @property
+    def marked_name(self) -> str:
+        return self.name + STAR if self.is_marked else self.name
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether its state is of another size than the benchmark's; the constant baseline has none."""
+        return self.state_size not in (None, 0, STATE_SIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seeds, tasks and targets alone."""
+
+    name: str
+    results: list[dict[str, Any]]
+
+    @property
+    def title(self) -> str:
+        return self.results[0]["title"]
+
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        return sort_benchmarks(
+            (result["task"], target) for result in self.results for target in result["evaluation"]
+        )
+
+    def of(self, benchmark: Benchmark) -> list[dict[str, Any]]:
+        """Runs that were asked this; the latest of each seed."""
+        task, target = benchmark
+        asked = [one for one in self.results if one["task"] == task and target in one["evaluation"]]
+        return list({one["seed"]: one for one in asked}.values())
+
+    def evaluations(self, benchmark: Benchmark) -> list[dict[str, Any]]:
+        return [result["evaluation"][benchmark[1]] for result in self.of(benchmark)]
+
+
+def find_results(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """The results in files, in folders of runs, and in folders of either, where others are passed over."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for place in _places(path):
+            result = _read(place) | {"file": short_name(str(place))}
+            # A run and a copy of its file are one, and so are a run and its repetition.
+            about = result["task"], result["seed"], sorted(result["targets"]), _data(result)
+            same = str((name_model(result), *about))
+            before = found.get(same)
+            if before is None or (before["date"] or "") <= (result["date"] or ""):
+                found[same] = result
+    return list(found.values())
+
+
+def _places(path: Path) -> list[Path]:
+    if not path.is_dir() or (path / RESULT).exists():
+        return [path]
+    files = [child if child.suffix == ".json" else child / RESULT for child in sorted(path.iterdir())]
+    places = [file for file in files if file.is_file() and _is_probing(file)]
+    if not places:
+        raise ValueError(f"{path}: there are neither results of probing nor their runs in it")
+    return places
+
+
+def _is_probing(file: Path) -> bool:
+    try:
+        result = json.loads(file.read_text())
+    except ValueError:
+        return True  # is named as damaged when it is read
+    return isinstance(result, dict) and result.get("kind") == KIND
+
+
+def _read(place: Path) -> dict[str, Any]:
+    result = read_result(place)
+    wrong = _differs(result, _KINDS, "it")
+    for target, figures in result["evaluation"].items():
+        wrong = wrong or _differs(figures, _FIGURES, target)
+    if wrong:
+        raise ValueError(f"{place}: no result of probing, or a damaged one: {wrong}")
+    try:
+        parse_task(result["task"])
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    return result
+
+
+def group(results: Iterable[dict[str, Any]]) -> list[Group]:
+    """Runs of one model, trained for as long; those that were not finished have a name of their own."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    by_date = sorted(results, key=lambda result: result["date"] or "")
+    for result in sorted(by_date, key=lambda result: (size_of(result["task"]), result["seed"])):
+        groups.setdefault(name_model(result), []).append(result)
+    split = [part for name, members in groups.items() for part in _split(name, members)]
+    return sorted(split, key=_rank)
+
+
+def _split(name: str, results: list[dict[str, Any]]) -> list[Group]:
+    """Runs in one task that learned from different data are no runs of one kind."""
+    found = {(result["task"], _data(result)) for result in results}
+    if len(found) == len({task for task, _ in found}):
+        return [Group(name, results)]
+    parts: dict[_Data, list[dict[str, Any]]] = {}
+    for result in results:
+        parts.setdefault(_data(result), []).append(result)
+    common = set.intersection(*map(set, parts))
+    return [Group(", ".join([name, *_describe_data(data, common)]), part) for data, part in parts.items()]
+
+
+def _data(result: dict[str, Any]) -> _Data:
+    """What tells data apart; the steps follow from the trajectories."""
+    values = {key: value for key, value in sorted(result["data"].items()) if key != "steps"}
+    return tuple((key, value if isinstance(value, int) else str(value)) for key, value in values.items())
+
+
+def _describe_data(data: _Data, common: set[tuple[str, Any]]) -> list[str]:
+    """What is not common to all."""
+    return [
+        f"{value:,} trajectories" if key == "trajectories" else f"data {key}={value}"
+        for key, value in data
+        if (key, value) not in common
+    ]
+
+
+def _rank(one: Group) -> tuple[Any, ...]:
+    """The paper's order, then others; what is not finished last."""
+    result, titles = one.results[0], list(paper.PROBING)
+    place = titles.index(one.title) if one.title in titles else len(titles)
+    steps = result["training"]["steps_planned"]
+    return not is_finished(result), place, one.title, result["preset"] or "", steps, one.name
+
+
+def name_model(result: dict[str, Any]) -> str:
+    """Like "RSSM (TBTT), preset small, recurrent=512, 1,500 steps"."""
+    words = [result["title"]]
+    words += [f"preset {result['preset']}"] if result["preset"] else []
+    for key, value in result["changes"].items():
+        words += _describe_probe(value) if key == "probe" else [f"{key}={value}"]
+    steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
+    if not is_finished(result):
+        words.append(f"unfinished: {steps:,} of {planned:,} steps")
+    elif planned:
+        words.append(f"{planned:,} steps")
+    return ", ".join(words)
+
+
+def _describe_probe(values: dict[str, Any]) -> list[str]:
+    return [f"probe {key}={value}" for key, value in values.items() if PROBE.get(key) != value]
+
+
+def make_rows(groups: Sequence[Group]) -> list[Row]:
+    """The paper's scores, then those of each group."""
+    rows = []
+    for title, scores in paper.PROBING.items():
+        cells = {
+            benchmark: Cell(*score, *((None, 1, None) if score.error is None else ("runs", 3, None)))
+            for benchmark, score in scores.items()
+        }
+        rows.append(Row(title, title, "paper", None, cells))
+    for one in groups:
+        cells = {benchmark: make_cell(one.evaluations(benchmark)) for benchmark in one.benchmarks}
+        rows.append(Row(one.name, one.title, "ours", one.results[0]["state_size"], cells))
+    return rows
+
+
+def make_cell(evaluations: Sequence[dict[str, Any]]) -> Cell:
+    """Of the evaluations of runs with different seeds."""
+    means = [figures["mean"] for figures in evaluations]
+    trajectories = sum(figures["trajectories"] for figures in evaluations)
+    if len(means) > 1:
+        return Cell(statistics.fmean(means), statistics.stdev(means), "runs", len(means), trajectories)
+    error = evaluations[0]["std_error"]
+    return Cell(means[0], error, None if error is None else "trajectories", 1, trajectories)
+
+
+def sort_benchmarks(benchmarks: Iterable[Benchmark]) -> list[Benchmark]:
+    """In the paper's order: walls of all sizes, then objects."""
+    found = set(benchmarks)
+    tasks = sort_tasks(task for task, _ in found)
+    return [(task, target) for target in TARGETS for task in tasks if (task, target) in found]
+
+
+def columns(groups: Sequence[Group]) -> list[Benchmark]:
+    """The four benchmarks, and others that something was evaluated in."""
+    return sort_benchmarks([*paper.BENCHMARKS, *(found for one in groups for found in one.benchmarks)])
+
+
+def make_notes(rows: Sequence[Row]) -> list[str]:
+    """What is to be said below a table."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        if row.is_marked and row.state_size is not None:
+            sizes.setdefault(row.title, set()).add(row.state_size)
+    if not sizes:
+        return [NOTE]
+    words = (f"{title} {' and '.join(f'{n:,}' for n in sorted(found))}" for title, found in sizes.items())
+    return [NOTE, f"Rows with {STAR} have a state of another size than {STATE_SIZE:,}: {'; '.join(words)}."]
+
+
+def make_table(rows: Sequence[Row], benchmarks: Sequence[Benchmark], width: int = _NARROW) -> Table:
+    """For a terminal of so many characters."""
+    header = ["\n".join(benchmark) for benchmark in benchmarks]
+    table = Table("model", "from", *header, caption="\n".join(make_notes(rows)), caption_justify="left")
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    table.columns[0].overflow = "fold"
+    last = rows[0].source
+    for row in rows:
+        if row.source != last:
+            table.add_section()
+        last = row.source
+        name, source, *cells = _cells(row, benchmarks)
+        folded = [cell.replace(" (", "\n(") for cell in cells]
+        if width < _WIDE or len(benchmarks) > len(paper.BENCHMARKS):
+            folded = [cell.replace(" ±", "\n±") for cell in folded]
+        table.add_row(name, source, *folded)
+    return table
+
+
+def make_markdown(rows: Sequence[Row], benchmarks: Sequence[Benchmark]) -> str:
+    """The same in Markdown."""
+    header = ["model", "from", *map(" ".join, benchmarks)]
+    return _markdown(header, [_cells(row, benchmarks) for row in rows])
+
+
+def _cells(row: Row, benchmarks: Sequence[Benchmark]) -> list[str]:
+    return [row.marked_name, row.source, *(_cell(row, benchmark) for benchmark in benchmarks)]
+
+
+def _cell(row: Row, benchmark: Benchmark) -> str:
+    cell = row.cells.get(benchmark)
+    if cell is None:
+        return MISSING
+    return f"{cell} (n={cell.runs})" if row.source == "ours" and cell.runs > 1 else str(cell)
+
+
+def make_run_table(groups: Sequence[Group]) -> str:
+    """Every run: how long it trained, how fast, on what, where and when, in Markdown."""
+    header = ["model", "task", "targets", "seed", "gradient steps", "time", "steps a second"]
+    header += ["1M steps take", "trajectories", "on", "date", "commit"]
+    lines = [[one.name, *_describe_line(result)] for one in groups for result in one.results]
+    return _markdown(header, lines)
+
+
+def _describe_line(result: dict[str, Any]) -> list[str]:
+    training, hardware = result["training"], result["hardware"] or {}
+    speed, hours = training["steps_per_second"], hours_for_million(result)
+    steps = f"{training['steps']:,}" if training["steps_planned"] else MISSING
+    if not is_finished(result):
+        steps += f" of {training['steps_planned']:,}"
+    return [
+        result["task"],
+        ", ".join(result["targets"]),
+        str(result["seed"]),
+        steps,
+        format_seconds(training["seconds"]),
+        MISSING if speed is None else f"{speed:.1f}",
+        MISSING if hours is None else f"{hours:,.1f} h",
+        f"{result['data']['trajectories']:,}",
+        hardware.get("devices") or MISSING,
+        (result["date"] or MISSING)[:10],
+        (result["commit"] or MISSING)[:8],
+    ]
+
+
+def hours_for_million(result: dict[str, Any]) -> float | None:
+    """What as many gradient steps as the paper's would take."""
+    speed = result["training"]["steps_per_second"]
+    return 1e6 / speed / 3600 if speed else None
+
+
+def describe_scores(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, Any]:
+    """Everything in the tables, as plain data."""
+    return {
+        "rows": [
+            {
+                "model": row.name,
+                "title": row.title,
+                "source": row.source,
+                "state_size": row.state_size,
+                "scores": {" ".join(benchmark): _describe(cell) for benchmark, cell in row.cells.items()},
+            }
+            for row in rows
+        ],
+        "runs": [_describe_run(one.name, result) for one in groups for result in one.results],
+    }
+
+
+def _describe(cell: Cell) -> dict[str, Any]:
+    described = dataclasses.asdict(cell)
+    described["error_over"] = described.pop("over")
+    return described
+
+
+def _describe_run(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    keys = ("file", "task", "targets", "seed", "state_size", "training", "data")
+    keys += ("command", "date", "commit", "hardware", "versions")
+    means = {target: figures["mean"] for target, figures in result["evaluation"].items()}
+    hours = hours_for_million(result)
+    return (
+        {"model": name}
+        | {key: result[key] for key in keys}
+        | {"hours_for_million_steps": hours, "mean_scores": means}
+    )

@@ -1,0 +1,419 @@
+"""Reports of probed models: the paper's scores and ours, as tables and figures."""
+
+import dataclasses
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from rich.console import Console
+
+from memory_maze.cli import main
+from memory_maze.report import probing, probing_figures
+from memory_maze.report.probing import columns, find_results, group, make_rows
+
+# Table "Offline probing benchmark results" of the paper.
+PAPER = """
+Constant baseline  80.8        78.3        23.9        64.8
+VAE (no memory)    84.1 ± 0.3  78.7 ± 0.1  17.2 ± 0.2  56.2 ± 0.1
+Supervised oracle  99.7 ± 0.1  88.5 ± 0.1  0.3 ± 0.1   9.2 ± 0.8
+RSSM               89.0 ± 0.3  80.0 ± 0.1  8.3 ± 0.3   39.5 ± 0.3
+VAE+GRU (TBTT)     90.0 ± 0.1  80.2 ± 0.1  7.8 ± 0.2   34.9 ± 0.1
+RSSM (TBTT)        94.0 ± 0.5  80.5 ± 0.2  6.2 ± 0.3   33.8 ± 0.1
+"""
+LENGTH = 1001
+RSSM = "RSSM (TBTT), preset small, 1,500 steps"
+
+
+def make_result(title="RSSM (TBTT)", task="9x9", seed=0, walls=85.0, objects=12.0, steps=1500, **changes):
+    """A result as `memory-maze probe` writes it; a score that is None was not asked for."""
+    means = {"objects": objects, "walls": walls}
+    means = {target: mean for target, mean in means.items() if mean is not None}
+    fade = np.exp(-np.arange(LENGTH) / 100)
+    # The objects' error falls, and more walls are right: the second half is near the mean.
+    by_step = {"walls": lambda mean: mean - 8 * fade, "objects": lambda mean: mean * (1 + fade)}
+    curve = [
+        {"steps": i * steps // 10, "seconds": 6.0 * i, "loss_model": 1.0}
+        | ({f"held_out_{target}": mean * (0.5 + i / 20) for target, mean in means.items()} if i % 2 else {})
+        for i in range(1, 11 if steps else 1)
+    ]
+    return {
+        "format": 1,
+        "kind": "probing",
+        "state_size": 2048,
+        "carries": True,
+        "supervised": False,
+        "frozen": False,
+        "weights": 1000,
+        "model": "rssm-tbtt",
+        "title": title,
+        "preset": "small",
+        "changes": {},
+        "task": task,
+        "seed": seed,
+        "targets": sorted(means, reverse=True),
+        "data": {"trajectories": 967, "steps": 967000, "format": "scenes", "engine": "jax"},
+        "config": {"steps": steps},
+        "command": "memory-maze probe rssm-tbtt --out run",
+        "date": "2026-11-15T00:00:00+00:00",
+        "commit": "0123456789abcdef",
+        "hardware": {"devices": "1 cpu"},
+        "versions": {"jax": "0.10.2"},
+        "training": {
+            "steps": steps,
+            "steps_planned": steps,
+            "seconds": 7200.0 if steps else None,
+            "compile_seconds": 30.0 if steps else None,
+            "steps_per_second": 2.5 if steps else None,
+        },
+        "curve": curve,
+        "evaluation": {
+            target: {
+                "mean": mean,
+                "std_error": 0.4 if target == "walls" else 0.02,
+                "trajectories": 33,
+                "by_step": by_step[target](mean).tolist(),
+            }
+            for target, mean in means.items()
+        },
+    } | changes
+
+
+def make_constant(task="9x9", walls=80.6, objects=24.5, **changes):
+    return make_result(
+        "Constant baseline",
+        task,
+        0,
+        walls,
+        objects,
+        0,
+        preset=None,
+        state_size=0,
+        model="constant",
+        **changes,
+    )
+
+
+def make_unfinished(*arguments, **changes):
+    result = make_result(*arguments, **changes)
+    result["training"]["steps"] = 700
+    return result
+
+
+def save(folder, *results):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, result in enumerate(results):
+        (folder / f"{number}.json").write_text(json.dumps(result))
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path):
+    small = {"preset": "small", "state_size": 512}
+    return save(
+        tmp_path / "probing",
+        make_unfinished("RSSM", changes={"recurrent": 64}, state_size=3072),
+        make_result(seed=0, walls=85.0, objects=12.0, **small),
+        make_result(seed=1, walls=87.0, objects=13.0, **small),
+        make_result(task="15x15", walls=79.0, objects=None, **small),
+        make_result("Supervised oracle", walls=97.0, objects=None, supervised=True),
+        make_result("Supervised oracle", walls=None, objects=1.5, supervised=True),
+        make_result("RSSM, untrained", walls=81.0, objects=23.0, state_size=3072, preset="paper"),
+        make_constant(),
+    )
+
+
+def read_table(text):
+    """The cells of a Markdown table, by name and origin."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {(name, source): cells for name, source, *cells in rows[2:]}
+
+
+def make_table(*results):
+    groups = group(results)
+    return read_table(probing.make_markdown(make_rows(groups), columns(groups)))
+
+
+def make_ours(*results):
+    return {name: cells for (name, source), cells in make_table(*results).items() if source == "ours"}
+
+
+def test_the_table_has_the_papers_scores_and_ours(results):
+    table = make_table(*find_results([results]))
+    names = [name for name, _ in table]
+    for line in PAPER.strip().splitlines():
+        name, *cells = re.split(r"  +", line)
+        assert names.pop(0) == name
+        assert table.pop((name, "paper")) == cells
+    assert list(table.items()) == [
+        (("Constant baseline", "ours"), ["80.6 ± 0.4", "-", "24.5 ± 0.02", "-"]),
+        (
+            ("Supervised oracle, preset small, 1,500 steps", "ours"),
+            ["97.0 ± 0.4", "-", "1.5 ± 0.02", "-"],
+        ),
+        ((f"{RSSM}*", "ours"), ["86.0 ± 1.4 (n=2)", "79.0 ± 0.4", "12.5 ± 0.7 (n=2)", "-"]),
+        (
+            ("RSSM, untrained, preset paper, 1,500 steps*", "ours"),
+            ["81.0 ± 0.4", "-", "23.0 ± 0.02", "-"],
+        ),
+        (
+            ("RSSM, preset small, recurrent=64, unfinished: 700 of 1,500 steps*", "ours"),
+            ["85.0 ± 0.4", "-", "12.0 ± 0.02", "-"],
+        ),
+    ]
+
+
+def test_other_sizes_have_columns_if_they_were_run():
+    one = group([make_result(task="7x7", objects=None), make_result()])
+    assert columns(one) == [
+        ("7x7", "walls"),
+        ("9x9", "walls"),
+        ("15x15", "walls"),
+        ("9x9", "objects"),
+        ("15x15", "objects"),
+    ]
+    assert make_ours(*one[0].results)[RSSM][0] == "85.0 ± 0.4"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"preset": "paper"}, "RSSM (TBTT), preset paper, 1,500 steps"),
+        ({"changes": {"recurrent": 64}}, "RSSM (TBTT), preset small, recurrent=64, 1,500 steps"),
+        ({"steps": 1_000_000}, "RSSM (TBTT), preset small, 1,000,000 steps"),
+        ({"title": "mine:Model", "preset": None}, "mine:Model, 1,500 steps"),
+        (
+            {"changes": {"probe": probing.PROBE | {"layers": 2}}},
+            "RSSM (TBTT), preset small, probe layers=2, 1,500 steps",
+        ),
+    ],
+)
+def test_what_is_no_run_of_the_same_has_a_row_of_its_own(changes, name):
+    ours = make_ours(make_result(), make_result(**{"seed": 1, "walls": 90.0} | changes))
+    assert ours.keys() == {RSSM, name}
+    assert [ours[RSSM][0], ours[name][0]] == ["85.0 ± 0.4", "90.0 ± 0.4"]
+
+
+def test_names_tell_what_differs_from_the_papers_probe():
+    pytest.importorskip("equinox")
+    from memory_maze.probing.probe import ProbeConfig
+
+    assert json.loads(json.dumps(dataclasses.asdict(ProbeConfig()))) == probing.PROBE
+
+
+def test_runs_on_different_data_are_told_apart():
+    more = {"data": make_result()["data"] | {"trajectories": 29000, "steps": 29000000}}
+    large = make_result(task="15x15", **more)
+    assert make_ours(make_result(), large)[RSSM][:2] == ["85.0 ± 0.4", "85.0 ± 0.4"], "one row for all sizes"
+    ours = make_ours(make_result(), make_result(walls=90.0, **more), large)
+    assert ours[f"{RSSM}, 967 trajectories"][:2] == ["85.0 ± 0.4", "-"]
+    assert ours[f"{RSSM}, 29,000 trajectories"][:2] == ["90.0 ± 0.4", "85.0 ± 0.4"]
+    other = make_result(seed=1, data=make_result()["data"] | {"engine": "mujoco"})
+    ours = make_ours(make_result(), other)
+    assert ours.keys() == {f"{RSSM}, data engine=jax", f"{RSSM}, data engine=mujoco"}
+
+
+def test_states_of_another_size_are_marked_and_told(results):
+    rows = make_rows(group(find_results([results])))
+    marked = {row.title for row in rows if row.is_marked}
+    assert marked == {"RSSM", "RSSM (TBTT)", "RSSM, untrained"}
+    _, note = probing.make_notes(rows)
+    assert note == (
+        "Rows with * have a state of another size than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
+        "RSSM 3,072."
+    )
+    assert probing.make_notes(make_rows(group([make_result(), make_constant()]))) == [probing.NOTE]
+
+
+def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, capsys):
+    out = tmp_path / "report"
+    main(["report", "probing", str(results), "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "94.0" in printed
+    assert "86.0" in printed
+    assert "(n=2)" in printed
+    assert "Rows with * have a state" in " ".join(printed.split())
+    names = ["bars.png", "curves.png", "report.md", "scores.json", "steps.png"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    page = (out / "report.md").read_text()
+    assert "| model | from | 9x9 walls | 15x15 walls | 9x9 objects | 15x15 objects |" in page
+    assert "| Constant baseline | paper | 80.8 | 78.3 | 23.9 | 64.8 |" in page
+    origin = "967 | 1 cpu | 2026-11-15 | 01234567 |"
+    assert f"| {RSSM} | 9x9 | walls, objects | 1 | 1,500 | 2.0 h | 2.5 | 111.1 h | {origin}" in page
+    assert f"| Constant baseline | 9x9 | walls, objects | 0 | - | - | - | - | {origin}" in page
+    assert "| objects | 0 | 1,500 |" in page
+    assert "| 700 of 1,500 |" in page
+    assert "second half" in page
+    assert "Rows with * have a state" in page
+    assert set(re.findall(r"\]\((.*?)\)", page)) == {"bars.png", "curves.png", "steps.png"}
+    scores = json.loads((out / "scores.json").read_text())
+    (row,) = (row for row in scores["rows"] if row["model"] == RSSM)
+    cell = row["scores"]["9x9 walls"]
+    assert (row["title"], row["source"], row["state_size"]) == ("RSSM (TBTT)", "ours", 512)
+    assert (cell["mean"], cell["runs"], cell["trajectories"], cell["error_over"]) == (86.0, 2, 66, "runs")
+    assert cell["error"] == pytest.approx(np.std([85, 87], ddof=1))
+    assert row["scores"]["15x15 walls"]["error_over"] == "trajectories"
+    assert len(scores["runs"]) == 8
+    assert scores["runs"][1]["hours_for_million_steps"] == pytest.approx(111.1, abs=0.1)
+    assert str(tmp_path) not in page + (out / "scores.json").read_text()
+    for name in ("bars.png", "curves.png", "steps.png"):
+        image = imageio.imread(out / name)
+        assert min(image.shape[:2]) > 400
+        assert image[..., :3].std() > 10
+
+
+def test_without_out_there_is_only_the_table(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(results, "results/probing")
+    before = sorted(tmp_path.rglob("*"))
+    main(["report", "probing"])
+    assert "86.0" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("width", "folded"), [(80, True), (120, False)])
+def test_the_table_fits_the_terminal(results, width, folded):
+    groups = group([*find_results([results]), make_result(title="package.with.a.long.name:Model")])
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(probing.make_table(make_rows(groups), columns(groups), console.width))
+    printed = console.export_text()
+    assert "…" not in printed, "nothing is cut off"
+    assert ("94.0 ± 0.5" not in printed) == folded
+    assert "± 0.5" in printed
+
+
+def panels_of(figure):
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+
+
+def lines_of(axes):
+    return {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+
+
+def test_bars_are_ours_beside_the_papers(results):
+    figure = probing_figures.draw_bars(make_rows(group(find_results([results]))))
+    walls, objects = panels_of(figure).values()
+    handles = zip(*walls.get_legend_handles_labels(), strict=True)
+    bars = [(label, bar[0].get_height(), bar[0].get_x()) for bar, label in handles]
+    heights = {(label, height) for label, height, _ in bars}
+    assert {("RSSM (TBTT), the paper's", 94.0), ("RSSM (TBTT), the paper's", 80.5)} <= heights
+    assert {(RSSM, 86.0), (RSSM, 79.0)} <= heights
+    assert len(bars) == 2 * 6 + 6
+    places = {label: place for label, _, place in reversed(bars)}
+    assert places[RSSM] == places["RSSM (TBTT), the paper's"] + 1, "side by side"
+    assert [label.get_text() for label in walls.get_xticklabels()] == ["9x9", "15x15"]
+    assert walls.get_ylim()[0] > 0
+    assert objects.get_ylim()[0] == 0
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 6 + 5
+
+
+def test_steps_are_means_of_runs_with_the_scored_half_shaded(results):
+    panels = panels_of(probing_figures.draw_steps(group(find_results([results]))))
+    assert list(panels) == ["9x9 walls", "15x15 walls", "9x9 objects"]
+    axes = panels["9x9 walls"]
+    ours = lines_of(axes)[RSSM]
+    assert ours.shape == (LENGTH, 2)
+    assert ours[0].tolist() == pytest.approx([0, 86 - 8])
+    assert ours[-1].tolist() == pytest.approx([1000, 86], abs=0.01)
+    published = [line for line in axes.get_lines() if line.get_ydata() == pytest.approx([94.0, 94.0])]
+    (line,) = published
+    assert list(line.get_xdata()) == [501, 1000], "the paper's is drawn where it was scored"
+    (half,) = axes.patches
+    assert half.get_x() == 501
+    assert half.get_width() == 499
+
+
+def test_curves_are_means_of_runs(results):
+    panels = panels_of(probing_figures.draw_curves(group(find_results([results]))))
+    assert list(panels) == ["9x9 walls", "15x15 walls", "9x9 objects"]
+    lines = lines_of(panels["9x9 walls"])
+    assert lines[RSSM][0] == pytest.approx([150, 86 * 0.55])
+    assert lines[RSSM][-1] == pytest.approx([9 * 150, 86 * 0.95])
+    assert "Constant baseline" not in lines
+    mixed = group([make_result(), make_result("RSSM", steps=1_000_000)])
+    (walls, _) = panels_of(probing_figures.draw_curves(mixed)).values()
+    assert walls.get_xscale() == "log"
+
+
+def test_what_there_is_nothing_for_is_not_drawn(tmp_path):
+    out = tmp_path / "report"
+    main(["report", "probing", str(save(tmp_path / "one", make_constant())), "--out", str(out)])
+    names = ["bars.png", "report.md", "scores.json", "steps.png"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert "curves.png" not in (out / "report.md").read_text()
+    empty = group([make_result(evaluation={})])
+    assert probing_figures.draw_bars(make_rows(empty)) is None
+    assert probing_figures.draw_steps(empty) is None
+    assert probing_figures.draw_curves(empty) is None
+
+
+def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):
+    old, new = make_result(), make_result(walls=90.0, date="2026-11-16T00:00:00+00:00")
+    run = tmp_path / "runs" / "a"
+    save(tmp_path / "copies", new)
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps(old))
+    for paths in ([tmp_path / "runs", tmp_path / "copies"], [tmp_path / "copies" / "0.json", run]):
+        (result,) = find_results(paths)
+        assert result["evaluation"]["walls"]["mean"] == 90.0
+
+
+def test_a_seed_counts_once_in_a_score():
+    new = make_result(walls=90.0, objects=None, date="2026-11-16T00:00:00+00:00")
+    for results in ([new, make_result()], [make_result(), new]):
+        assert make_ours(*results)[RSSM] == ["90.0 ± 0.4", "-", "12.0 ± 0.02", "-"]
+
+
+def test_other_files_in_a_folder_are_passed_over(tmp_path):
+    folder = save(tmp_path / "results", make_result(), {"agent": "impala", "format": 1}, [1, 2])
+    (folder / "config.json").write_text("{}")
+    (folder / "notes.txt").write_text("x")
+    (folder / "running").mkdir()
+    (result,) = find_results([folder])
+    assert result["title"] == "RSSM (TBTT)"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("missing", "missing: no result of probing"),
+        ("empty", "empty: there are neither results of probing nor their runs in it"),
+        ("online", "online: there are neither results of probing nor their runs in it"),
+        ("online/0.json", "0.json: no result of probing, or a damaged one"),
+        ("damaged", "1.json: no result of probing, or a damaged one"),
+        ("short", "0.json: no result of probing, or a damaged one: steps_planned is missing in training"),
+        ("odd", "0.json: no result of probing, or a damaged one: trajectories is 'many'"),
+        ("even", "0.json: "),
+    ],
+)
+def test_wrong_results_are_named_in_one_line(tmp_path, path, message, capsys):
+    (tmp_path / "empty").mkdir()
+    save(tmp_path / "online", {"agent": "impala", "format": 1})
+    save(tmp_path / "damaged", make_result(), make_result(seed=1))
+    text = (tmp_path / "damaged" / "1.json").read_text()
+    (tmp_path / "damaged" / "1.json").write_text(text[:-20])
+    save(tmp_path / "short", make_result(training={"steps": 3}))
+    odd = make_result()
+    odd["evaluation"]["walls"]["trajectories"] = "many"
+    save(tmp_path / "odd", odd)
+    save(tmp_path / "even", make_result(task="8x8"))
+    with pytest.raises(SystemExit):
+        main(["report", "probing", str(tmp_path / path), "--out", str(tmp_path / "out")])
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_needs_no_extra(results):
+    block = "import sys\nfor name in ('matplotlib', 'equinox', 'safetensors'): sys.modules[name] = None\n"
+    block += f"from memory_maze.cli import main\nmain(['report', 'probing', {str(results)!r}])"
+    table = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
+    assert table.returncode == 0, table.stderr
+    assert "86.0" in table.stdout
