@@ -68,9 +68,9 @@ def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str,
     """One run."""
     parts = [config.preset, model, *(targets if model == "supervised" else []), task, str(config.seed)]
     folder = config.runs / "-".join(["probe", *parts])
-    options = ["--task", task, "--data", data, "--preset", config.preset, "--targets", *targets]
-    options += ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
-    call(config.minutes, "probe", model, *options, "--out", folder)
+    what = ["--task", task, "--data", data, "--preset", config.preset, "--targets", *targets]
+    how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
+    call(config.minutes, "probe", model, *what, *how, "--out", folder)
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{'-'.join(parts)}.json") as path:
         shutil.copyfile(folder / RESULT, path)

@@ -43,6 +43,8 @@ class Probing:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.training.progress import Bars
+
         try:
             from memory_maze.probing.session import make_run, probe
         except ModuleNotFoundError as error:
@@ -62,8 +64,8 @@ class Probing:
             log_every=self.log_every,
         )
         train_set, scored_set = self._load()
-        with _Progress(console, run.steps, f"{self.model} in {self.task}") as progress:
-            result = probe(run, train_set, scored_set, self.out, self.trajectories, progress)
+        with Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
+            result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars))
         for target, figures in result["evaluation"].items():
             console.print(_describe(result, target, figures), soft_wrap=True)
         console.print(f"written: {self.out / 'result.json'}", soft_wrap=True)
@@ -99,40 +101,19 @@ def _describe(result: dict[str, Any], target: str, figures: dict[str, Any]) -> s
 class _Progress:
     """A bar for training, then one for the evaluation."""
 
-    def __init__(self, console: Any, steps: int, what: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[line]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            speed_estimate_period=600,
-        )
-        self._bar = self._progress.add_task(what, total=steps, line="compiling")
-        self._scoring: Any = None
-
-    def __enter__(self) -> "_Progress":
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
+    def __init__(self, bars: Any) -> None:
+        self._bars, self._scoring = bars, None
 
     def show(self, metrics: dict[str, Any]) -> None:
         """A line of training."""
         scores = [f"{key[6:]} {metrics[key]:.2f}" for key in metrics if key.startswith("score_")]
         line = f"{metrics['steps']:,} steps, {metrics['steps_per_second']:.1f}/s, {', '.join(scores)}"
-        self._progress.update(self._bar, completed=metrics["steps"], line=line)
+        self._bars.show(metrics["steps"], line)
 
     def expect(self, steps: int) -> None:
         """So many steps are about to be scored."""
-        self._scoring = self._progress.add_task("evaluation", total=steps, line="")
+        self._scoring = self._bars.add(steps, "evaluation")
 
     def advance(self, steps: int) -> None:
         """So many have been."""
-        self._progress.advance(self._scoring, steps)
+        self._bars.advance(self._scoring, steps)

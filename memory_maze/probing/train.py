@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from memory_maze.data.dataset import Batches, Dataset
@@ -27,6 +26,7 @@ from memory_maze.probing.model import SequenceModel, find_maker, start
 from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
 from memory_maze.training.checkpoint import Checkpoints, read_config
 from memory_maze.training.log import Log
+from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
 from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
 
@@ -242,8 +242,8 @@ def _go_on(
     log: Log,
     show: Show,
 ) -> Learning:
-    update, meter = make_update(run), _Meter(run, int(learning.steps), log.seconds)
-    saved = time.perf_counter()
+    began = saved = time.perf_counter()
+    update, meter = make_update(run), Meter(run.log_every, 1, int(learning.steps), began - log.seconds)
 
     def tell(more: dict[str, float]) -> None:
         line = meter.read() | more
@@ -283,42 +283,3 @@ def _forget_positions(out: Path) -> None:
     for path in out.glob(POSITION.format("*")):
         if path.stem.partition("-")[2] not in kept:
             path.unlink()
-
-
-class _Meter:
-    """Collects metrics on the device and reads them now and then, for reading waits for the device."""
-
-    def __init__(self, run: Run, steps: int, seconds: float) -> None:
-        self._run, self._steps = run, steps
-        self._pending: list[dict[str, jax.Array]] = []
-        self._since = time.perf_counter()
-        self._began = self._since - seconds
-        self._compile_seconds: float | None = None
-
-    def add(self, metrics: dict[str, jax.Array]) -> None:
-        # The first call returns when the program is compiled, not when it has run.
-        if self._compile_seconds is None:
-            self._compile_seconds = time.perf_counter() - self._since
-        self._pending.append(metrics)
-
-    @property
-    def due(self) -> bool:
-        # The program runs ahead of the clock: wait for what was asked of it before the last.
-        if len(self._pending) > 1:
-            jax.block_until_ready(self._pending[-2])
-        return time.perf_counter() - self._since > self._run.log_every
-
-    def read(self) -> dict[str, Any]:
-        made = jax.device_get(self._pending)
-        now = time.perf_counter()
-        self._steps += len(made)
-        line: dict[str, Any] = {
-            "steps": self._steps,
-            "seconds": now - self._began,
-            "steps_per_second": len(made) / (now - self._since),
-        }
-        line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in made[0]}
-        if self._compile_seconds:
-            line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
-        self._pending, self._since = [], now
-        return line

@@ -47,6 +47,7 @@ class Train:
         from rich.console import Console
 
         from memory_maze.tasks import parse_task
+        from memory_maze.training.progress import Bars
 
         parse_task(self.task)
         try:
@@ -74,8 +75,8 @@ class Train:
         with connected(self.distributed, self.coordinator, self.hosts, self.host):
             console = Console(quiet=not is_first())
             try:
-                with _Progress(console, run.steps, f"impala in {self.task}") as show:
-                    train(run, self.out, show)
+                with Bars(console, run.steps, f"impala in {self.task}") as bars:
+                    train(run, self.out, lambda metrics: bars.show(metrics["steps"], describe(metrics)))
             except RunStoppedError:
                 if is_first():
                     write_result(self.out)
@@ -132,36 +133,10 @@ def _parse(name: str, text: str, before: Any) -> Any:
     return value
 
 
-class _Progress:
-    """A bar with what matters: speed, return, losses, time left."""
-
-    def __init__(self, console: Any, steps: int, what: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[line]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            speed_estimate_period=600,
-        )
-        self._bar = self._progress.add_task(what, total=steps, line="compiling")
-
-    def __enter__(self) -> Any:
-        self._progress.__enter__()
-        return self._show
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
-
-    def _show(self, metrics: dict[str, Any]) -> None:
-        score = "" if metrics["return"] is None else f"return {metrics['return']:.2f}, "
-        line = (
-            f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s, {score}"
-            f"loss {metrics['loss_total']:.4f}, entropy {metrics['loss_entropy']:.2f}"
-        )
-        self._progress.update(self._bar, completed=metrics["steps"], line=line)
+def describe(metrics: dict[str, Any]) -> str:
+    """A line of metrics in words."""
+    score = "" if metrics["return"] is None else f"return {metrics['return']:.2f}, "
+    return (
+        f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s, {score}"
+        f"loss {metrics['loss_total']:.4f}, entropy {metrics['loss_entropy']:.2f}"
+    )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from memory_maze.agents.impala import Config, Network
@@ -31,6 +30,7 @@ from memory_maze.training.devices import (
 )
 from memory_maze.training.log import Log
 from memory_maze.training.loop import LAYOUT, Training, begin, iterate
+from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
 from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
 
@@ -98,7 +98,8 @@ def train(
     saver.save_weights(training)
     steps = int(training.steps)
     log = Log(out, steps * run.iteration_steps) if is_first() else None
-    meter = _Meter(run, steps, began - (log.seconds if log else 0.0))
+    unit = run.iteration_steps
+    meter = Meter(run.log_every, unit, steps * unit, began - (log.seconds if log else 0.0))
     try:
         training = _go_on(run, training, batch, mesh, _Teller(log, show), saver, meter)
     finally:
@@ -160,7 +161,7 @@ class _Wishes(NamedTuple):
 
 
 def _go_on(
-    run: Run, training: Training, batch: Batch, mesh: Mesh, tell: "_Teller", saver: _Saver, meter: "_Meter"
+    run: Run, training: Training, batch: Batch, mesh: Mesh, tell: "_Teller", saver: _Saver, meter: Meter
 ) -> Training:
     agree = Agreement(mesh)
     with StopRequest() as stop:
@@ -193,48 +194,6 @@ class _Teller:
         if self.log:
             self.log.write(line)
             self.show(line)
-
-
-class _Meter:
-    """Collects metrics on the device and reads them now and then, for reading waits for the device."""
-
-    def __init__(self, run: Run, iterations: int, began: float) -> None:
-        self._run, self._iterations, self._began = run, iterations, began
-        self._compile_seconds: float | None = None
-        self.pending: list[dict[str, jax.Array]] = []
-        self._since = time.perf_counter()
-
-    @property
-    def due(self) -> bool:
-        # The program runs ahead of the clock: wait for what was asked of it before the last.
-        if len(self.pending) > 1:
-            jax.block_until_ready(self.pending[-2])
-        return time.perf_counter() - self._since > self._run.log_every
-
-    def add(self, metrics: dict[str, jax.Array]) -> None:
-        # The first call returns when the program is compiled, not when it has run.
-        if self._compile_seconds is None:
-            self._compile_seconds = time.perf_counter() - self._since
-        self.pending.append(metrics)
-
-    def read(self) -> dict[str, Any]:
-        made = jax.device_get(self.pending)
-        now = time.perf_counter()
-        self._iterations += len(made)
-        episodes = int(sum(metrics["episodes"] for metrics in made))
-        line: dict[str, Any] = {
-            "steps": self._iterations * self._run.iteration_steps,
-            "seconds": now - self._began,
-            "steps_per_second": len(made) * self._run.iteration_steps / (now - self._since),
-            "episodes": episodes,
-            "return": float(sum(metrics["return_sum"] for metrics in made)) / episodes if episodes else None,
-        }
-        others = [key for key in made[0] if key not in ("episodes", "return_sum")]
-        line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in others}
-        if self._compile_seconds:
-            line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
-        self.pending, self._since = [], now
-        return line
 
 
 def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:
