@@ -11,6 +11,7 @@ import sys
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+from matplotlib.container import BarContainer
 from rich.console import Console
 
 from memory_maze.cli import main
@@ -188,8 +189,8 @@ def test_other_sizes_have_columns_if_they_were_run():
         ({"steps": 1_000_000}, "RSSM (TBTT), preset small, 1,000,000 steps"),
         ({"title": "mine:Model", "preset": None}, "mine:Model, 1,500 steps"),
         (
-            {"changes": {"probe": probing.PROBE | {"layers": 2}}},
-            "RSSM (TBTT), preset small, probe layers=2, 1,500 steps",
+            {"changes": {"probe": probing.PROBE | {"layers": 2, "units": 256}}},
+            "RSSM (TBTT), preset small, probe layers=2 units=256, 1,500 steps",
         ),
     ],
 )
@@ -197,6 +198,12 @@ def test_what_is_no_run_of_the_same_has_a_row_of_its_own(changes, name):
     ours = make_ours(make_result(), make_result(**{"seed": 1, "walls": 90.0} | changes))
     assert ours.keys() == {RSSM, name}
     assert [ours[RSSM][0], ours[name][0]] == ["85.0 ± 0.4", "90.0 ± 0.4"]
+
+
+def test_the_constant_baseline_has_neither_steps_nor_a_probe():
+    assert make_ours(make_constant(changes={"probe": probing.PROBE | {"units": 256}})).keys() == {
+        "Constant baseline"
+    }
 
 
 def test_names_tell_what_differs_from_the_papers_probe():
@@ -298,8 +305,8 @@ def lines_of(axes):
 def test_bars_are_ours_beside_the_papers(results):
     figure = probing_figures.draw_bars(make_rows(group(find_results([results]))))
     walls, objects = panels_of(figure).values()
-    handles = zip(*walls.get_legend_handles_labels(), strict=True)
-    bars = [(label, bar[0].get_height(), bar[0].get_x()) for bar, label in handles]
+    found = [bar for bar in walls.containers if isinstance(bar, BarContainer)]
+    bars = [(bar.get_label(), bar[0].get_height(), bar[0].get_x()) for bar in found]
     heights = {(label, height) for label, height, _ in bars}
     assert {("RSSM (TBTT), the paper's", 94.0), ("RSSM (TBTT), the paper's", 80.5)} <= heights
     assert {(RSSM, 86.0), (RSSM, 79.0)} <= heights
@@ -311,6 +318,25 @@ def test_bars_are_ours_beside_the_papers(results):
     assert objects.get_ylim()[0] == 0
     (legend,) = figure.legends
     assert len(legend.get_texts()) == 6 + 5
+
+
+def test_the_legend_of_bars_has_the_papers_order_though_a_panel_lacks_some():
+    results = [make_constant(), make_result("VAE (no memory)", walls=None)]
+    (legend,) = probing_figures.draw_bars(make_rows(group(results))).legends
+    assert [text.get_text() for text in legend.get_texts()][:4] == [
+        "Constant baseline, the paper's",
+        "Constant baseline",
+        "VAE (no memory), the paper's",
+        "VAE (no memory), preset small, 1,500 steps",
+    ]
+
+
+def test_small_differences_between_walls_look_small():
+    result = make_constant()
+    result["evaluation"]["walls"]["by_step"] = [80.6] * LENGTH
+    walls, _ = panels_of(probing_figures.draw_steps(group([result]))).values()
+    low, high = walls.get_ylim()
+    assert high - low >= 5
 
 
 def test_steps_are_means_of_runs_with_the_scored_half_shaded(results):

@@ -229,7 +229,10 @@ def name_model(result: dict[str, Any]) -> str:
     words = [result["title"]]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     for key, value in result["changes"].items():
-        words += _describe_probe(value) if key == "probe" else [f"{key}={value}"]
+        if key != "probe":
+            words.append(f"{key}={value}")
+        elif result["state_size"]:  # without a state there is nothing to probe
+            words.append(_describe_probe(value))
     steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
     if not is_finished(result):
         words.append(f"unfinished: {steps:,} of {planned:,} steps")
@@ -238,8 +241,10 @@ def name_model(result: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _describe_probe(values: dict[str, Any]) -> list[str]:
-    return [f"probe {key}={value}" for key, value in values.items() if PROBE.get(key) != value]
+def _describe_probe(values: dict[str, Any]) -> str:
+    return " ".join(
+        ["probe", *(f"{key}={value}" for key, value in values.items() if PROBE.get(key) != value)]
+    )
 
 
 def make_rows(groups: Sequence[Group]) -> list[Row]:

@@ -15,11 +15,14 @@ _UNITS = {"walls": "walls that are right (%)", "objects": "squared error of obje
 _BETTER = {"walls": "walls: higher is better", "objects": "objects: lower is better"}
 _STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)))  # of several groups with one title
 _PAPER = {"linestyle": (0, (1, 1.2)), "linewidth": 2.2}
+_SPAN = 5.0  # percent of walls that an axis shows at least
 _ROOM = 1.2  # widths of bars between two tasks
 
 
 def draw_bars(rows: Sequence[Row]) -> Any:
     """Scores by task, ours beside the paper's; None if there are none of ours."""
+    from matplotlib.patches import Rectangle
+
     ours = [row for row in rows if row.source == "ours"]
     if not any(row.cells for row in ours):
         return None
@@ -27,6 +30,9 @@ def draw_bars(rows: Sequence[Row]) -> Any:
     titles = dict.fromkeys(row.title for row in rows)
     ordered = [row for title in titles for row in rows if row.title == title and row.cells]
     figure, named = _make_panels([_BETTER[target] for target in TARGETS])
+    for row in ordered:
+        # Nothing to see: for the order of the legend, though a panel may lack some.
+        next(iter(named.values())).add_patch(Rectangle((0, 0), 0, 0, **_look(row, colors)))
     for target, axes in zip(TARGETS, named.values(), strict=True):
         tasks = sort_tasks(task for row in rows for task, other in row.cells if other == target)
         place, middles = 0.0, []
@@ -52,13 +58,7 @@ def draw_bars(rows: Sequence[Row]) -> Any:
 
 def _draw_bar(axes: Any, place: float, row: Row, benchmark: Benchmark, colors: dict[str, Any]) -> None:
     cell = row.cells[benchmark]
-    look: dict[str, Any]
-    if row.source == "paper":
-        label = f"{row.name}, the paper's"
-        look = {"facecolor": "white", "edgecolor": _base(row.title), "hatch": "////", "linewidth": 1}
-    else:
-        label, look = row.name, {"color": colors[row.name]}
-    axes.bar(place, cell.mean, width=0.86, label=label, zorder=3, **look)
+    axes.bar(place, cell.mean, width=0.86, zorder=3, **_look(row, colors))
     error = cell.error or 0.0
     if error:
         axes.errorbar(place, cell.mean, yerr=error, color="#222222", linewidth=1, capsize=2, zorder=4)
@@ -72,6 +72,19 @@ def _draw_bar(axes: Any, place: float, row: Row, benchmark: Benchmark, colors: d
         fontsize=8,
         rotation=90,
     )
+
+
+def _look(row: Row, colors: dict[str, Any]) -> dict[str, Any]:
+    if row.source == "ours":
+        return {"label": row.name, "color": colors[row.name]}
+    label = f"{row.name}, the paper's"
+    return {
+        "label": label,
+        "facecolor": "white",
+        "edgecolor": _base(row.title),
+        "hatch": "////",
+        "linewidth": 1,
+    }
 
 
 def _limit(axes: Any, target: str, means: Sequence[float]) -> None:
@@ -117,9 +130,18 @@ def draw_steps(groups: Sequence[Group]) -> Any:
         if any(benchmark in paper.PROBING.get(title, {}) for title in titles):
             axes.plot([], [], color="#555555", label="the paper's score, in the model's colour", **_PAPER)
         axes.set(xlabel="step of the episode", ylabel=_UNITS[benchmark[1]], xlim=(0, length - 1))
-        if benchmark[1] == "objects":
-            axes.set_ylim(bottom=0)
+        _widen(axes, benchmark[1])
     return _finish(figure, named)
+
+
+def _widen(axes: Any, target: str) -> None:
+    """Errors start at 0; small differences between walls look small."""
+    low, high = axes.get_ylim()
+    if target == "objects":
+        axes.set_ylim(bottom=0)
+    elif high - low < _SPAN:
+        middle = (low + high) / 2
+        axes.set_ylim(middle - _SPAN / 2, middle + _SPAN / 2)
 
 
 def _mean(lines: Sequence[Sequence[float]]) -> list[float]:
@@ -158,8 +180,7 @@ def draw_curves(groups: Sequence[Group]) -> Any:
             axes.set_xlim(0, max(ends))
             axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set(xlabel="gradient steps", ylabel=_UNITS[benchmark[1]])
-        if benchmark[1] == "objects":
-            axes.set_ylim(bottom=0)
+        _widen(axes, benchmark[1])
     return _finish(figure, named)
 
 
