@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import equinox as eqx
+import imageio.v2 as imageio
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,9 +23,11 @@ from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.model import Learned, SequenceModel, find_maker
+from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
 from memory_maze.probing.train import Run, begin, make_model, make_update, train
+from memory_maze.probing.watch import ask, load_run, mean_score
 
 STEPS = 40  # of a trajectory
 
@@ -485,3 +488,59 @@ def test_the_example_of_the_documentation_is_probed(sets, tmp_path, monkeypatch)
     result = call(sets, "my_model:Model", "--steps", "2", "--trajectories", "2", out=tmp_path / "run")
     assert result["state_size"] == 16
     assert "loss_action" in result["curve"][-1]
+
+
+# Pictures
+
+
+@pytest.fixture(scope="module")
+def probed(sets, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    call(sets, "vae-gru", "--steps", "3", out=out)
+    return out
+
+
+def test_answers_are_those_that_are_scored(sets, probed):
+    model, probes = load_run(probed, sets[1])
+    answers = ask(model, probes, sets[1], 3)
+    scores = evaluate.evaluate(model, probes, sets[1])
+    for step in (0, 7, STEPS):
+        found = mean_score(answers, step)
+        assert found["walls"] == pytest.approx(scores["walls"][3, step], abs=1.3)
+        assert found["objects"] == pytest.approx(scores["objects"][3, step], rel=1e-3)
+    truth = sets[1].read(3, keys=("targets_pos", "maze_layout", "image"))
+    np.testing.assert_allclose(answers.objects, truth["targets_pos"][0], atol=1e-3)
+    np.testing.assert_array_equal(answers.layout, truth["maze_layout"][0])
+    np.testing.assert_array_equal(answers.images, truth["image"])
+
+
+def test_maps_show_what_is_wrong(sets, probed):
+    answers = ask(*load_run(probed, sets[1]), sets[1], 0)
+    right = answers._replace(walls=np.tile(answers.layout, (STEPS + 1, 1, 1)))
+    wrong = answers._replace(walls=~right.walls)
+    red = [(draw_panels(one, 5).reshape(-1, 3) == (200, 60, 60)).all(axis=1).sum() for one in (right, wrong)]
+    assert red[0] == 0
+    assert red[1] > 1000
+    below, beside = draw_panels(answers, 5), draw_panels(answers, 5, across=True)
+    assert below.shape == (4 * 224, 208, 3)
+    assert beside.shape == (224, 4 * 208, 3)
+
+
+def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys):
+    words = ["probe-pictures", str(probed), "--data", str(sets[0].path), "--out"]
+    main([*words, str(tmp_path / "strip.png"), "--columns", "3"])
+    assert imageio.imread(tmp_path / "strip.png").shape == (4 * 224, 3 * 208, 3)
+    main([*words, str(tmp_path / "answers.mp4"), "--trajectory", "2"])
+    with imageio.get_reader(tmp_path / "answers.mp4") as video:
+        assert video.count_frames() == STEPS // 2 + 1
+    for wrong, message in (
+        ([str(tmp_path / "a.gif")], "ends in .png or .mp4"),
+        ([str(tmp_path / "a.png"), "--trajectory", "5"], "no trajectory 5: there are 5, from 0"),
+        ([str(tmp_path / "a.png"), "--columns", "0"], "columns must be positive"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*words, *wrong])
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["probe-pictures", str(tmp_path), *words[2:], str(tmp_path / "a.png")])
+    assert "no run or agent" in capsys.readouterr().err

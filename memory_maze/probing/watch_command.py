@@ -1,0 +1,47 @@
+"""The command `memory-maze probe-pictures`."""
+
+import dataclasses
+from pathlib import Path
+
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbePictures:
+    """Draw what the probes of a trained model answer along a trajectory that it was not trained on."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """The folder of a run of `memory-maze probe`."""
+    data: str
+    """The data set, for its evaluation trajectories."""
+    out: Path
+    """File for a strip of pictures (.png), or for a video (.mp4)."""
+    trajectory: int = 0
+    """Which one of the evaluation trajectories."""
+    columns: int = 6
+    """Steps on the strip, from the first to the last."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from memory_maze import data
+        from memory_maze.video import import_video
+
+        if self.out.suffix not in (".png", ".mp4"):
+            raise ValueError(f"{self.out}: give a file that ends in .png or .mp4")
+        if self.columns < 1:
+            raise ValueError(f"columns must be positive: got {self.columns}")
+        import_video()
+        try:
+            from memory_maze.probing.pictures import write_answers, write_strip
+            from memory_maze.probing.watch import ask, load_run
+        except ModuleNotFoundError as error:
+            remedy = 'pip install "memory-maze[train]"'
+            raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+        dataset = data.load(self.data, "eval")
+        answers = ask(*load_run(self.run_folder, dataset), dataset, self.trajectory)
+        if self.out.suffix == ".png":
+            write_strip(self.out, answers, self.columns)
+        else:
+            write_answers(self.out, answers)
+        Console().print(f"written: {self.out}", soft_wrap=True)
