@@ -526,6 +526,7 @@ def test_maps_show_what_is_wrong(sets, probed):
     assert beside.shape == (224, 4 * 208, 3)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes ffmpeg
 def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys):
     words = ["probe-pictures", str(probed), "--data", str(sets[0].path), "--out"]
     main([*words, str(tmp_path / "strip.png"), "--columns", "3"])

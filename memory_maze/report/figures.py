@@ -11,7 +11,7 @@ from memory_maze.evaluate import BIN
 from memory_maze.report.scores import ENGINES, Group, sort_tasks
 
 # Okabe and Ito's colours, which the colour-blind tell apart; greys are the paper's and the oracle's.
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c510a")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c510a")
 _RIVALS = {"IMPALA": ("#555555", (0, (5, 2))), "Dreamer (TBTT)": ("#999999", (0, (1.5, 1.5)))}
 _ORACLE = {"color": "#222222", "linestyle": (0, (1, 1.5)), "linewidth": 2}
 _STYLES = {"jax": "-", "mujoco": (0, (4, 1.5))}
@@ -29,12 +29,12 @@ def draw_curves(groups: Sequence[Group]) -> Any:
     tasks = sort_tasks(task for task, _ in curves)
     if not tasks:
         return None
-    figure, panels = _make_panels(tasks)
+    figure, panels = make_panels(tasks)
     for task, axes in panels.items():
         tops = [0.5]
-        for one, color in zip(groups, itertools.cycle(_COLORS), strict=False):
+        for one, color in zip(groups, itertools.cycle(PALETTE), strict=False):
             if (task, one.name) in curves:
-                tops.append(_draw_curve(axes, curves[task, one.name], one.name, color))
+                tops.append(draw_curve(axes, curves[task, one.name], one.name, color))
         for name, (color, style) in _RIVALS.items():
             if task in paper.SCORES[name]:
                 score = paper.SCORES[name][task].mean
@@ -44,7 +44,7 @@ def draw_curves(groups: Sequence[Group]) -> Any:
         ends = [curve[-1, 0] for (other, _), found in curves.items() if other == task for curve in found]
         axes.set(ylim=(0, 1.08 * max(tops)), xlim=(0, max(ends)))
         axes.set(xlabel="steps (millions)", ylabel="episode return in training")
-    return _finish(figure, panels)
+    return finish(figure, panels)
 
 
 def read_curve(result: dict[str, Any]) -> np.ndarray:
@@ -53,7 +53,7 @@ def read_curve(result: dict[str, Any]) -> np.ndarray:
     return np.array([point for point in points if point[1] is not None], float).reshape(-1, 2)
 
 
-def _draw_curve(axes: Any, curves: Sequence[np.ndarray], name: str, color: str) -> float:
+def draw_curve(axes: Any, curves: Sequence[np.ndarray], name: str, color: str) -> float:
     """The mean of runs with the band between the lowest and the highest, where all have one; its top."""
     start, end = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
     if len(curves) == 1 or start >= end:
@@ -78,11 +78,11 @@ def draw_episodes(groups: Sequence[Group], oracle: dict[str, list[float]]) -> An
     )
     if not tasks:
         return None
-    figure, panels = _make_panels(tasks)
+    figure, panels = make_panels(tasks)
     for task, axes in panels.items():
         if oracle.get(task):
             _draw_bins(axes, oracle[task], label="oracle, which knows the map", **_ORACLE)
-        for one, color in zip(groups, itertools.cycle(_COLORS), strict=False):
+        for one, color in zip(groups, itertools.cycle(PALETTE), strict=False):
             both = all(any(_bins(one, task, engine) for task in tasks) for engine in ENGINES)
             for engine, label in ENGINES.items():
                 if bins := _bins(one, task, engine):
@@ -92,7 +92,7 @@ def draw_episodes(groups: Sequence[Group], oracle: dict[str, list[float]]) -> An
                     )
         axes.set(xlabel="step of the episode", ylabel=f"rewards in {BIN} steps")
         axes.set(xlim=(0, axes.dataLim.x1 + BIN / 2), ylim=(0, 1.08 * max(axes.dataLim.y1, 0.5)))
-    return _finish(figure, panels)
+    return finish(figure, panels)
 
 
 def _bins(one: Group, task: str, engine: str) -> list[float]:
@@ -107,7 +107,8 @@ def _draw_bins(axes: Any, bins: Sequence[float], **style: Any) -> None:
     axes.plot((np.arange(len(bins)) + 0.5) * BIN, bins, marker=marker, markersize=4, **style)
 
 
-def _make_panels(tasks: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+def make_panels(tasks: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """A figure, and its axes by name."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -121,7 +122,7 @@ def _make_panels(tasks: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     return figure, dict(zip(tasks, panels, strict=False))
 
 
-def _finish(figure: Any, panels: dict[str, Any]) -> Any:
+def finish(figure: Any, panels: dict[str, Any]) -> Any:
     """One look, and one legend below all panels."""
     labels: dict[str, Any] = {}
     for task, axes in panels.items():

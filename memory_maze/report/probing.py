@@ -14,10 +14,10 @@ from memory_maze.machine import short_name
 from memory_maze.paper import Benchmark
 from memory_maze.probing.result import KIND, read_result
 from memory_maze.report.scores import is_finished, size_of, sort_tasks
-from memory_maze.report.tables import MISSING, _markdown, format_seconds
+from memory_maze.report.tables import MISSING, format_seconds, markdown
 from memory_maze.tasks import parse_task
 from memory_maze.training.names import RESULT
-from memory_maze.training.result import _differs
+from memory_maze.training.result import find_difference
 
 TARGETS = ("walls", "objects")
 STATE_SIZE = 2048  # the benchmark's
@@ -167,9 +167,9 @@ def _is_probing(file: Path) -> bool:
 
 def _read(place: Path) -> dict[str, Any]:
     result = read_result(place)
-    wrong = _differs(result, _KINDS, "it")
+    wrong = find_difference(result, _KINDS, "it")
     for target, figures in result["evaluation"].items():
-        wrong = wrong or _differs(figures, _FIGURES, target)
+        wrong = wrong or find_difference(figures, _FIGURES, target)
     if wrong:
         raise ValueError(f"{place}: no result of probing, or a damaged one: {wrong}")
     try:
@@ -321,7 +321,7 @@ def make_table(rows: Sequence[Row], benchmarks: Sequence[Benchmark], width: int 
 def make_markdown(rows: Sequence[Row], benchmarks: Sequence[Benchmark]) -> str:
     """The same in Markdown."""
     header = ["model", "from", *map(" ".join, benchmarks)]
-    return _markdown(header, [_cells(row, benchmarks) for row in rows])
+    return markdown(header, [_cells(row, benchmarks) for row in rows])
 
 
 def _cells(row: Row, benchmarks: Sequence[Benchmark]) -> list[str]:
@@ -340,7 +340,7 @@ def make_run_table(groups: Sequence[Group]) -> str:
     header = ["model", "task", "targets", "seed", "gradient steps", "time", "steps a second"]
     header += ["1M steps take", "trajectories", "on", "date", "commit"]
     lines = [[one.name, *_describe_line(result)] for one in groups for result in one.results]
-    return _markdown(header, lines)
+    return markdown(header, lines)
 
 
 def _describe_line(result: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from memory_maze import paper
 from memory_maze.paper import Benchmark
-from memory_maze.report.figures import _COLORS, _draw_curve, _finish, _make_panels
+from memory_maze.report.figures import PALETTE, draw_curve, finish, make_panels
 from memory_maze.report.probing import TARGETS, Group, Row, sort_benchmarks
 from memory_maze.report.scores import sort_tasks
 
@@ -29,7 +29,7 @@ def draw_bars(rows: Sequence[Row]) -> Any:
     colors = _colors(ours)
     titles = dict.fromkeys(row.title for row in rows)
     ordered = [row for title in titles for row in rows if row.title == title and row.cells]
-    figure, named = _make_panels([_BETTER[target] for target in TARGETS])
+    figure, named = make_panels([_BETTER[target] for target in TARGETS])
     for row in ordered:
         # Nothing to see: for the order of the legend, though a panel may lack some.
         next(iter(named.values())).add_patch(Rectangle((0, 0), 0, 0, **_look(row, colors)))
@@ -50,7 +50,7 @@ def draw_bars(rows: Sequence[Row]) -> Any:
             [row.cells[task, target].mean for row in rows for task in tasks if (task, target) in row.cells],
         )
     figure.set_size_inches(*(figure.get_size_inches() * (1, 1.2)))
-    _finish(figure, named)
+    finish(figure, named)
     for axes in named.values():
         axes.tick_params(axis="x", length=0, labelsize=13)
     return figure
@@ -112,7 +112,7 @@ def draw_steps(groups: Sequence[Group]) -> Any:
     if not benchmarks:
         return None
     colors, styles = _colors(groups), _styles(groups)
-    figure, named = _make_panels([" ".join(benchmark) for benchmark in benchmarks])
+    figure, named = make_panels([" ".join(benchmark) for benchmark in benchmarks])
     for benchmark, axes in zip(benchmarks, named.values(), strict=True):
         length = max(len(values) for (other, _), values in lines.items() if other == benchmark)
         half = (length - length // 2, length - 1)
@@ -131,7 +131,7 @@ def draw_steps(groups: Sequence[Group]) -> Any:
             axes.plot([], [], color="#555555", label="the paper's score, in the model's colour", **_PAPER)
         axes.set(xlabel="step of the episode", ylabel=_UNITS[benchmark[1]], xlim=(0, length - 1))
         _widen(axes, benchmark[1])
-    return _finish(figure, named)
+    return finish(figure, named)
 
 
 def _widen(axes: Any, target: str) -> None:
@@ -165,12 +165,12 @@ def draw_curves(groups: Sequence[Group]) -> Any:
     if not benchmarks:
         return None
     colors, styles = _colors(groups), _styles(groups)
-    figure, named = _make_panels([" ".join(benchmark) for benchmark in benchmarks])
+    figure, named = make_panels([" ".join(benchmark) for benchmark in benchmarks])
     for benchmark, axes in zip(benchmarks, named.values(), strict=True):
         drawn = [one for one in groups if (benchmark, one.name) in curves]
         for one in drawn:
             before = len(axes.get_lines())
-            _draw_curve(axes, curves[benchmark, one.name], one.name, colors[one.name])
+            draw_curve(axes, curves[benchmark, one.name], one.name, colors[one.name])
             for line in axes.get_lines()[before:]:
                 line.set_linestyle(styles[one.name])
         ends = [curve[-1, 0] for one in drawn for curve in curves[benchmark, one.name]]
@@ -181,7 +181,7 @@ def draw_curves(groups: Sequence[Group]) -> Any:
             axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set(xlabel="gradient steps", ylabel=_UNITS[benchmark[1]])
         _widen(axes, benchmark[1])
-    return _finish(figure, named)
+    return finish(figure, named)
 
 
 def read_curve(result: dict[str, Any], target: str) -> np.ndarray:
@@ -194,7 +194,7 @@ def read_curve(result: dict[str, Any], target: str) -> np.ndarray:
 def _base(title: str, others: Sequence[str] = ()) -> str:
     """Models of the paper have the same colour in all figures."""
     titles = [*paper.PROBING, *(other for other in others if other not in paper.PROBING)]
-    return _COLORS[titles.index(title) % len(_COLORS)]
+    return PALETTE[titles.index(title) % len(PALETTE)]
 
 
 def _colors(models: Sequence[Group] | Sequence[Row]) -> dict[str, Any]:

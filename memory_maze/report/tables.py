@@ -45,7 +45,7 @@ def _fold(cell: str, columns: int) -> str:
 
 def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
     """The same in Markdown."""
-    return _markdown(["agent", "from", *tasks], [_cells(row, tasks) for row in rows])
+    return markdown(["agent", "from", *tasks], [_cells(row, tasks) for row in rows])
 
 
 def make_run_table(groups: Sequence[Group]) -> str:
@@ -72,7 +72,7 @@ def make_run_table(groups: Sequence[Group]) -> str:
                     (result["commit"] or MISSING)[:8],
                 ]
             )
-    return _markdown(header, lines)
+    return markdown(header, lines)
 
 
 def make_engine_table(groups: Sequence[Group]) -> str | None:
@@ -88,7 +88,7 @@ def make_engine_table(groups: Sequence[Group]) -> str | None:
             scores = [f"{found.jax:.2f}", f"{found.mujoco:.2f}"]
             where = [one.name, result["task"], str(result["seed"]), str(found.episodes)]
             lines.append([*where, *scores, change])
-    return _markdown(header, lines) if lines else None
+    return markdown(header, lines) if lines else None
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -163,7 +163,8 @@ def _cell(row: Row, task: str) -> str:
     return f"{cell} (n={cell.runs})" if row.source == "ours" and cell.runs > 1 else str(cell)
 
 
-def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Any table."""
     rule = ["---"] * len(header)
     escaped = ([word.replace("|", "\\|") for word in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *escaped)) + "\n"

@@ -245,21 +245,21 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _find_wrong(result: Any) -> str | None:
     if isinstance(result, dict) and result.get("format", _FORMAT) != _FORMAT:
         return f"its format is {result['format']} and not {_FORMAT}: a newer version may have written it"
-    return _differs(result, {"format": int, **_KINDS}, "it")
+    return find_difference(result, {"format": int, **_KINDS}, "it")
 
 
-def _differs(value: Any, kind: Any, name: str) -> str | None:
+def find_difference(value: Any, kind: Any, name: str) -> str | None:
     """The first thing that is not as it should be, in words."""
     if isinstance(kind, dict):
         if not isinstance(value, dict):
             return f"{name} is no object"
         if missing := [key for key in kind if key not in value]:
             return f"{missing[0]} is missing" + ("" if name == "it" else f" in {name}")
-        return next(filter(None, (_differs(value[key], kind[key], key) for key in kind)), None)
+        return next(filter(None, (find_difference(value[key], kind[key], key) for key in kind)), None)
     if isinstance(kind, list):
         if not isinstance(value, list):
             return f"{name} is no list"
-        return next(filter(None, (_differs(item, kind[0], name) for item in value)), None)
+        return next(filter(None, (find_difference(item, kind[0], name) for item in value)), None)
     return None if isinstance(value, kind) else f"{name} is {value!r}"
 
 
