@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_maze.evaluate import PAPER
 from memory_maze.files import replacing
-from memory_maze.report import scores, tables
+from memory_maze.report import probing, scores, tables
 from memory_maze.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -201,6 +201,14 @@ def online_table(results: list[dict]) -> str:
     return "\n\n".join(part.rstrip() for part in [*parts, tables.make_run_table(groups)])
 
 
+def probing_table(results: list[dict]) -> str:
+    """Sequence models beside the paper's, and how long each took."""
+    groups = probing.group(results)
+    rows = probing.make_rows(groups)
+    parts = [probing.make_markdown(rows, probing.columns(groups)), *probing.make_notes(rows)]
+    return "\n\n".join(part.rstrip() for part in [*parts, probing.make_run_table(groups)])
+
+
 def training_note(report: dict) -> str:
     """How fast agents train where nothing else runs."""
     speeds = [
@@ -226,12 +234,15 @@ TABLES = {
     "results/data-gpu.json": data_table,
     "results/online": online_table,
     "results/training-gpu.json": training_note,
+    "results/probing": probing_table,
 }
 
 
 def read(path: Path) -> Any:
     """A file of figures, or the results in a folder."""
-    return scores.find_results([path]) if path.is_dir() else json.loads(path.read_text())
+    if path.is_dir():
+        return {"online": scores, "probing": probing}[path.name].find_results([path])
+    return json.loads(path.read_text())
 
 
 def fill(text: str) -> str:

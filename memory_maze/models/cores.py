@@ -182,7 +182,8 @@ class GRU(Core):
     def unroll(self, carry: Carry, xs: jax.Array, resets: jax.Array) -> tuple[Carry, jax.Array]:
         keep = 1 - resets[..., None].astype(jnp.float32)
         step = functools.partial(_step_gru, self.dtype)
-        return recurrence.unroll(step, {"again": _Matrix(self.weight)}, carry, (self.prepare(xs), keep))
+        again = _Matrix(self.weight.astype(self.dtype))  # once, and not in every step
+        return recurrence.unroll(step, {"again": again}, carry, (self.prepare(xs), keep))
 
 
 class _Matrix(eqx.Module):

@@ -111,10 +111,11 @@ class RSSM(eqx.Module):
         layers = {
             "enter": upper(self.enter, stoch_size),
             "gates": self.gates,
-            "norm": self.norm,
             "see": upper(self.see, deter_size),
             "posterior": self.posterior,
         }
+        # Once, and not in every step.
+        layers = jax.tree.map(lambda leaf: leaf.astype(self.dtype), layers) | {"norm": self.norm}
         step = functools.partial(_step, self.groups, self.dtype)
         inputs = keep, from_action, from_embed, noise
         carry, (states, posterior) = unroll(step, layers, Latent(*carry), inputs)
