@@ -12,13 +12,11 @@ No run fills a large GPU: with --together they share it. It pays where NVIDIA's 
 import dataclasses
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tyro
+from commands import call, stopping
 from machine import ROOT
 
 from memory_maze.files import replacing
@@ -69,43 +67,21 @@ def main(config: Config) -> None:
     if config.together:
         # Otherwise the first process takes most of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with ThreadPoolExecutor(len(config.names) if config.together else 1) as pool:
-        try:
-            for _ in pool.map(lambda name: make(config, name), config.names):
-                pass
-        except KeyboardInterrupt:
-            for process in running:
-                process.send_signal(signal.SIGINT)
-            raise
+    with ThreadPoolExecutor(len(config.names) if config.together else 1) as pool, stopping():
+        for _ in pool.map(lambda name: make(config, name), config.names):
+            pass
 
 
 def make(config: Config, name: str) -> None:
     """Trains and evaluates one agent."""
     folder = config.runs / f"{name}-{config.seed}"
     options = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
-    call(config, "train", "impala", *RUNS[name], *options, "--out", folder)
+    call(config.minutes, "train", "impala", *RUNS[name], *options, "--out", folder)
     if config.mujoco_episodes:
-        call(config, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
+        call(None, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{folder.name}.json") as path:
         shutil.copyfile(folder / RESULT, path)
-
-
-running: set[subprocess.Popen] = set()
-
-
-def call(config: Config, *arguments: object) -> None:
-    """Runs a command, or ends as it does."""
-    process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
-    running.add(process)
-    try:
-        code = process.wait(None if config.minutes is None else 60 * config.minutes)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-        code = process.wait()
-    running.remove(process)
-    if code:
-        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ cores of a CPU, in less than ten minutes, a model that remembers beside one that
 
 import dataclasses
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Literal
 
 import tyro
+from commands import call, stopping
 from machine import ROOT
 
 from memory_maze.files import replacing
@@ -56,12 +54,14 @@ class Config:
 
 
 def main(config: Config) -> None:
-    for task in config.tasks:
-        data = config.data / task
-        call(None, "collect", "--task", task, "--episodes", config.episodes, "--out", data)
-        for model in config.models:
-            for targets in [(one,) for one in config.targets] if model == "supervised" else [config.targets]:
-                probe(config, model, task, data, targets)
+    with stopping():
+        for task in config.tasks:
+            data = config.data / task
+            call(None, "collect", "--task", task, "--episodes", config.episodes, "--out", data)
+            for model in config.models:
+                alone = model == "supervised"  # it learns from its probe
+                for targets in [(one,) for one in config.targets] if alone else [config.targets]:
+                    probe(config, model, task, data, targets)
 
 
 def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str, ...]) -> None:
@@ -74,18 +74,6 @@ def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str,
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{'-'.join(parts)}.json") as path:
         shutil.copyfile(folder / RESULT, path)
-
-
-def call(minutes: float | None, *arguments: object) -> None:
-    """Runs a command, or ends as it does."""
-    process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
-    try:
-        code = process.wait(None if minutes is None else 60 * minutes)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        process.send_signal(signal.SIGINT)
-        code = process.wait()
-    if code:
-        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Reading it needs no extra.
 
 import dataclasses
 import json
-import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from typing import Any
 from memory_maze.files import replacing
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import RESULT
+from memory_maze.training.result import sum_up, thin
 
 KIND = "probing"
-POINTS = 200
 _FORMAT = 1
 _DIGITS = 4  # of scores by step
 
@@ -46,7 +45,7 @@ def write_result(
         **described,
         **describe_origin(),
         "training": sum_up(lines) | {"steps_planned": steps},
-        "curve": thin(lines),
+        "curve": thin(lines, _join),
         "evaluation": {target: _rounded(figures) for target, figures in evaluation.items()},
     }
     with replacing(folder / RESULT) as path:
@@ -86,28 +85,6 @@ def find_preset(config: Any, presets: dict[str, Any]) -> tuple[str | None, dict[
         differences[name] = {key: value for key, value in pairs if getattr(preset, key) != value}
     nearest = min(differences, key=lambda name: len(differences[name]))
     return nearest, differences[nearest]
-
-
-def sum_up(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """How long a run trained, and how fast when nothing was compiled or scored."""
-    compiling = [line["compile_seconds"] for line in lines if "compile_seconds" in line]
-    steady = [line for line in lines if "compile_seconds" not in line and not _is_scored(line)] or lines
-    return {
-        "steps": lines[-1]["steps"] if lines else 0,
-        "seconds": lines[-1]["seconds"] if lines else None,
-        "compile_seconds": sum(compiling) if compiling else None,
-        "steps_per_second": statistics.median(line["steps_per_second"] for line in steady) if lines else None,
-    }
-
-
-def _is_scored(line: dict[str, Any]) -> bool:
-    return any(key.startswith("held_out_") for key in line)
-
-
-def thin(lines: list[dict[str, Any]], points: int = POINTS) -> list[dict[str, Any]]:
-    """The curve of a run: neighbouring lines are one point."""
-    size = max(1, math.ceil(len(lines) / points))
-    return [_join(lines[start : start + size]) for start in range(0, len(lines), size)]
 
 
 def _join(lines: list[dict[str, Any]]) -> dict[str, Any]:

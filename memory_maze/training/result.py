@@ -19,7 +19,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from memory_maze.training.log import read_metrics
 from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
 
 POINTS = 200
+Join = Callable[[list[dict[str, Any]]], dict[str, Any]]  # lines of metrics as one
 _FORMAT = 1
 _ORIGIN = ("command", "date", "commit", "hardware", "versions")  # unknown where the training was killed
 _NUMBER = int | float
@@ -203,9 +204,9 @@ def describe_ablation(agent: dict[str, Any]) -> str | None:
 
 
 def sum_up(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """How long a run trained, and how fast when nothing was compiled."""
+    """How long a run trained, and how fast when nothing was compiled or evaluated."""
     compiling = [line["compile_seconds"] for line in lines if "compile_seconds" in line]
-    steady = [line for line in lines if "compile_seconds" not in line] or lines
+    steady = [line for line in lines if not _is_slow(line)] or lines
     return {
         "steps": lines[-1]["steps"] if lines else 0,
         "seconds": lines[-1].get("seconds") if lines else None,
@@ -214,10 +215,16 @@ def sum_up(lines: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def thin(lines: list[dict[str, Any]], points: int = POINTS) -> list[dict[str, Any]]:
+def _is_slow(line: dict[str, Any]) -> bool:
+    """More than training was done since the line before."""
+    return any(key == "compile_seconds" or key.startswith("held_out_") for key in line)
+
+
+def thin(lines: list[dict[str, Any]], join: Join | None = None, points: int = POINTS) -> list[dict[str, Any]]:
     """The curve of a run: neighbouring lines are one point, with the mean of all their episodes."""
     size = max(1, math.ceil(len(lines) / points))
-    return [_join(lines[start : start + size]) for start in range(0, len(lines), size)]
+    join = join or _join
+    return [join(lines[start : start + size]) for start in range(0, len(lines), size)]
 
 
 def _join(lines: list[dict[str, Any]]) -> dict[str, Any]:
