@@ -33,4 +33,4 @@ def stopping() -> Generator[None]:
             process.send_signal(signal.SIGINT)
         for process in list(_running):
             process.wait()
-        raise
+        sys.exit(130)

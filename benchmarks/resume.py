@@ -1,0 +1,124 @@
+"""Whether training that is killed and goes on has the same curve: `python benchmarks/resume.py`.
+
+One run is left alone; another like it is killed (SIGKILL) once it has saved a checkpoint, and called again.
+Compares every line of their metrics and their weights. Writes results/resume-gpu.json (or -cpu.json).
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from machine import ROOT, describe_run
+from safetensors.numpy import load_file
+
+from memory_maze.files import replacing
+from memory_maze.training.log import read_metrics
+from memory_maze.training.names import METRICS, WEIGHTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Kill a run and compare it with one that was not."""
+
+    preset: str = "fast"
+    """Values of the agent."""
+    task: str = "9x9"
+    """Which task."""
+    steps: int = 5_000_000
+    """Actions of each run."""
+    save_every: float = 5.0
+    """Seconds between two checkpoints."""
+    seed: int = 0
+    """Seed of both."""
+    out: Path | None = None
+    """File for the figures."""
+
+
+def main(config: Config) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole, parts = Path(folder, "whole"), Path(folder, "parts")
+        subprocess.run(command(config, whole), check=True)
+        killed_after = kill_midway(config, parts)
+        subprocess.run(command(config, parts), check=True)
+        result = json.loads((whole / "result.json").read_text())
+        figures = compare(whole, parts) | {
+            "killed_after": killed_after,
+            "devices": result["hardware"]["devices"],
+        }
+    kind = "cpu" if devices.endswith("cpu") else "gpu"
+    out = config.out or ROOT / "results" / f"resume-{kind}.json"
+    settings = dataclasses.asdict(config) | {"out": None}
+    report = describe_run(graphics=False) | {"seed": config.seed, "settings": settings, "results": figures}
+    with replacing(out) as path:
+        path.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(figures, indent=2))
+    print(f"written: {os.path.relpath(out)}")
+
+
+def command(config: Config, folder: Path) -> list[str]:
+    options: dict[str, object] = {
+        "preset": config.preset,
+        "task": config.task,
+        "steps": config.steps,
+        "seed": config.seed,
+        "save-every": config.save_every,
+        "log-every": 0,
+        "evaluate": 0,
+        "out": folder,
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "memory_maze", "train", "impala", *words]
+
+
+def kill_midway(config: Config, folder: Path) -> int:
+    """Kills a run that has saved itself and gone on; tells how many steps it had made."""
+    process = subprocess.Popen(command(config, folder))
+    while steps_made(folder) < config.steps // 2 or not saved(folder):
+        if process.poll() is not None:
+            raise SystemExit("the run ended before it could be killed: give more --steps")
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    return steps_made(folder)
+
+
+def saved(folder: Path) -> bool:
+    """Whether a checkpoint is complete: it has a name of digits alone."""
+    return any(path.name.isdigit() for path in folder.glob("checkpoints/*"))
+
+
+def steps_made(folder: Path) -> int:
+    lines = read_metrics(folder) if (folder / METRICS).exists() else []
+    return lines[-1]["steps"] if lines else 0
+
+
+def compare(one: Path, two: Path) -> dict[str, Any]:
+    """The largest differences between two runs."""
+    curves = [{line["steps"]: line for line in read_metrics(folder)} for folder in (one, two)]
+    if curves[0].keys() != curves[1].keys():
+        raise SystemExit("the runs have lines of different steps")
+    keys = ("loss_total", "loss_policy", "loss_value", "loss_entropy", "reward", "return")
+    differences = {
+        key: max(abs((curves[0][steps][key] or 0.0) - (curves[1][steps][key] or 0.0)) for steps in curves[0])
+        for key in keys
+    }
+    weights = [load_file(folder / WEIGHTS) for folder in (one, two)]
+    return {
+        "lines": len(curves[0]),
+        "largest_difference": differences,
+        "largest_difference_of_weights": max(
+            float(np.abs(weights[0][name] - weights[1][name]).max()) for name in weights[0]
+        ),
+    }
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config, description=__doc__))
