@@ -49,10 +49,8 @@ def main(config: Config) -> None:
         killed_after = kill_midway(config, parts)
         subprocess.run(command(config, parts), check=True)
         result = json.loads((whole / "result.json").read_text())
-        figures = compare(whole, parts) | {
-            "killed_after": killed_after,
-            "devices": result["hardware"]["devices"],
-        }
+        devices = result["hardware"]["devices"]
+        figures = compare(whole, parts) | {"killed_after": killed_after, "devices": devices}
     kind = "cpu" if devices.endswith("cpu") else "gpu"
     out = config.out or ROOT / "results" / f"resume-{kind}.json"
     settings = dataclasses.asdict(config) | {"out": None}
