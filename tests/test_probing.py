@@ -16,6 +16,7 @@ import pytest
 
 from memory_maze import data
 from memory_maze.cli import main
+from memory_maze.data.archive import Archive
 from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
 from memory_maze.machine import ROOT
 from memory_maze.models.nets import Linear
@@ -545,3 +546,14 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["probe-pictures", str(tmp_path), *words[2:], str(tmp_path / "a.png")])
     assert "no run or agent" in capsys.readouterr().err
+
+
+def test_npz_files_are_unpacked_once_for_all_steps(sets, tmp_path, monkeypatch):
+    main(["convert", str(sets[0].path), str(tmp_path / "npz"), "--format", "npz"])
+    npz = data.load(tmp_path / "npz", "eval")
+    opened, read = [], Archive.read
+    monkeypatch.setattr(Archive, "read", lambda self, key: opened.append((self.name, key)) or read(self, key))
+    monkeypatch.setattr(evaluate, "CHUNK", 7)
+    scores = evaluate.evaluate(Clock(jax.random.key(0)), {"walls": Reads()}, npz)
+    np.testing.assert_array_equal(scores["walls"], np.tile(np.arange(1, STEPS + 2), (5, 1)))
+    assert len(opened) == len(set(opened)) > 0

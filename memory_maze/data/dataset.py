@@ -107,6 +107,7 @@ class Dataset:
         """How many trajectories, the last ones, are for evaluation."""
         self.scenes = source if isinstance(source, Scenes) else None
         """The scenes, all in memory; None for NPZ files."""
+        self._kept: tuple[int, Files] | None = None
         self._source: Reader | Files = source if isinstance(source, Files) else Reader(source, engine)
         if isinstance(source, Scenes):
             self.lengths = np.full(len(source), source.length)
@@ -147,7 +148,15 @@ class Dataset:
     def take(
         self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...] = SEQUENCE_KEYS
     ) -> dict[str, Any]:
-        """Any elements of any trajectories: two (B, T) arrays name them. Scenes give arrays on the device."""
+        """Any elements of any trajectories: two (B, T) arrays name them. Scenes give arrays on the device.
+
+        NPZ files are unpacked whole: those of the last call are kept for the next one.
+        """
+        if isinstance(self._source, Files):
+            count = len(np.unique(trajectories))
+            if self._kept is None or self._kept[0] < count:
+                self._kept = count, self._source.keeping(count)
+            return self._kept[1].read(trajectories, times, check_keys(keys))
         return self._source.read(trajectories, times, check_keys(keys))
 
     def windows(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
