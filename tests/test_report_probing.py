@@ -443,3 +443,28 @@ def test_the_table_needs_no_extra(results):
     table = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
     assert table.returncode == 0, table.stderr
     assert "86.0" in table.stdout
+
+
+def test_depths_of_probes_are_beside_each_other(tmp_path):
+    def make(layers, **changes):
+        probe = probing.PROBE | {"layers": layers}
+        changes = {"changes": {"probe": probe} if layers != 4 else {}, "config": {"probe": probe}} | changes
+        return make_result(walls=80.0 + 2 * layers, **changes)
+
+    made = [make(layers) for layers in (0, 2, 4)]
+    made += [make(4, title="RSSM, untrained"), make_constant()]
+    folder = save(tmp_path / "results", *made)
+    main(["report", "probing", str(folder), "--out", str(tmp_path / "report")])
+    assert (tmp_path / "report" / "depths.png").exists()
+    assert "depths.png" in (tmp_path / "report" / "report.md").read_text()
+    figure = probing_figures.draw_depths(group(find_results([folder])))
+    axes = figure.axes[0]
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+    assert lines["RSSM (TBTT)"] == [[0, 80], [2, 84], [4, 88]]
+    assert lines["RSSM, untrained"][0][1] == 88
+    assert lines["Constant baseline"][0][1] == 80.6
+
+
+def test_one_depth_is_no_figure_of_depths(tmp_path):
+    groups = group(find_results([save(tmp_path, make_result(), make_constant())]))
+    assert probing_figures.draw_depths(groups) is None

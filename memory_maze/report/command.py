@@ -87,12 +87,14 @@ def write_probing_report(out: Path, groups: list[Any]) -> list[Path]:
     from memory_maze.report import probing, probing_figures
 
     rows = probing.make_rows(groups)
-    bars, steps, curves = (out / name for name in ("bars.png", "steps.png", "curves.png"))
+    names = ("bars.png", "steps.png", "curves.png", "depths.png")
+    bars, steps, curves, depths = (out / name for name in names)
     written = _save(
         {
             bars: probing_figures.draw_bars(rows),
             steps: probing_figures.draw_steps(groups),
             curves: probing_figures.draw_curves(groups),
+            depths: probing_figures.draw_depths(groups),
         }
     )
     scores, page = out / "scores.json", out / "report.md"
@@ -102,6 +104,7 @@ def write_probing_report(out: Path, groups: list[Any]) -> list[Path]:
         bars: "Scores of the models: hatched the paper's, filled ours.",
         steps: "Scores over the episode: who remembers the maze knows more and more of it.",
         curves: "Scores while models learn; bands reach from the lowest to the highest run.",
+        depths: "Scores by the depth of the probe, beside what it finds where there is nothing to know.",
     }
     parts = ["# Offline probing benchmarks", probing.make_markdown(rows, probing.columns(groups)).rstrip()]
     parts += probing.make_notes(rows)

@@ -1,4 +1,4 @@
-"""Figures of probed models: their scores, how these change within an episode, and how they learn."""
+"""Figures of probed models: their scores, within an episode, while they learn, and by the probe's depth."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +15,7 @@ _UNITS = {"walls": "walls that are right (%)", "objects": "squared error of obje
 _BETTER = {"walls": "walls: higher is better", "objects": "objects: lower is better"}
 _STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)))  # of several groups with one title
 _PAPER = {"linestyle": (0, (1, 1.2)), "linewidth": 2.2}
+_FLOORS = ("Constant baseline", "RSSM, untrained")  # what a probe knows where there is nothing to know
 _SPAN = 5.0  # percent of walls that an axis shows at least
 _ROOM = 1.2  # widths of bars between two tasks
 
@@ -182,6 +183,48 @@ def draw_curves(groups: Sequence[Group]) -> Any:
         axes.set(xlabel="gradient steps", ylabel=_UNITS[benchmark[1]])
         _widen(axes, benchmark[1])
     return finish(figure, named)
+
+
+def draw_depths(groups: Sequence[Group]) -> Any:
+    """Scores against the probe's hidden layers, a panel for each benchmark; None without two depths.
+
+    The paper's ablation: does a deeper probe find more, and does it find anything in a random state?
+    """
+    depths = _find_depths(groups)
+    benchmarks = sort_benchmarks(benchmark for benchmark, _ in depths)
+    if not benchmarks:
+        return None
+    figure, named = make_panels([" ".join(benchmark) for benchmark in benchmarks])
+    titles = list(dict.fromkeys(one.title for one in groups))
+    for benchmark, axes in zip(benchmarks, named.values(), strict=True):
+        for (other, title), means in depths.items():
+            if other == benchmark:
+                layers = sorted(means)
+                scores = [float(np.mean(means[count])) for count in layers]
+                style = {"marker": "o", "linewidth": 1.6, "zorder": 3}
+                axes.plot(layers, scores, color=_base(title, titles), label=title, **style)
+        for one in groups:
+            if one.title in _FLOORS and benchmark in one.benchmarks:
+                score = float(np.mean([figures["mean"] for figures in one.evaluations(benchmark)]))
+                style = {"linestyle": (0, (4, 2)), "linewidth": 1.4}
+                axes.axhline(score, color=_base(one.title, titles), label=one.title, **style)
+        axes.set(xlabel="hidden layers of the probe", ylabel=_UNITS[benchmark[1]])
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        _widen(axes, benchmark[1])
+    return finish(figure, named)
+
+
+def _find_depths(groups: Sequence[Group]) -> dict[tuple[Benchmark, str], dict[int, list[float]]]:
+    """Scores by benchmark and model, and then by hidden layers, of which there are at least two numbers."""
+    found: dict[tuple[Benchmark, str], dict[int, list[float]]] = {}
+    for one in groups:
+        for benchmark in one.benchmarks:
+            for result in one.of(benchmark):
+                layers = result.get("config", {}).get("probe", {}).get("layers")
+                if layers is not None and one.title not in _FLOORS:
+                    scores = found.setdefault((benchmark, one.title), {})
+                    scores.setdefault(layers, []).append(result["evaluation"][benchmark[1]]["mean"])
+    return {key: scores for key, scores in found.items() if len(scores) > 1}
 
 
 def read_curve(result: dict[str, Any], target: str) -> np.ndarray:
