@@ -16,7 +16,7 @@ from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
 from memory_maze.probing.command import Probing
-from memory_maze.probing.watch_command import ProbePictures
+from memory_maze.probing.pictures_command import ProbePictures
 from memory_maze.report.command import Report
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task, parse_task

@@ -21,6 +21,7 @@ from memory_maze.data.tracks import constant_baseline, join_figures, measure, tr
 from memory_maze.machine import ROOT
 from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
+from memory_maze.probing.answers import ask, load_run, mean_score
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.model import Learned, SequenceModel, find_maker
@@ -28,7 +29,6 @@ from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
 from memory_maze.probing.train import Run, begin, make_model, make_update, train
-from memory_maze.probing.watch import ask, load_run, mean_score
 
 STEPS = 40  # of a trajectory
 
@@ -355,8 +355,9 @@ def test_scores_do_not_depend_on_how_trajectories_are_put_together(run, sets, mo
         monkeypatch.setattr(evaluate, "STREAMS", streams)
         monkeypatch.setattr(evaluate, "CHUNK", chunk)
         found.append(evaluate.evaluate(learning.model, learning.probes, sets[1]))
-    for target in found[0]:
-        np.testing.assert_allclose(found[0][target], found[1][target], rtol=1e-3, atol=1.3)
+    np.testing.assert_allclose(found[0]["objects"], found[1]["objects"], rtol=1e-3)
+    # A cell of 81 may be as likely free as not.
+    np.testing.assert_allclose(found[0]["walls"], found[1]["walls"], atol=1.3)
 
 
 def test_the_constant_baseline_is_that_of_inspect(sets):

@@ -10,7 +10,7 @@ import numpy as np
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import DataError
 from memory_maze.probing.model import Sequence, SequenceModel, start
-from memory_maze.probing.probe import KEYS, Probe, make_truth
+from memory_maze.probing.probe import KEYS, Probe, Truth, make_truth
 
 Advance = Callable[[int], None]  # called with how many steps were done
 Scores = dict[str, np.ndarray]  # of each target (trajectories, steps)
@@ -80,10 +80,17 @@ def _score_streams(
 def _score(
     model: SequenceModel, probes: dict[str, Probe], carry: Any, batch: dict[str, Any], key: jax.Array
 ) -> tuple[Any, dict[str, jax.Array]]:
+    carry, states, truth = observe(model, carry, batch, key)
+    return carry, {target: probe.score(states, truth) for target, probe in probes.items()}
+
+
+def observe(
+    model: SequenceModel, carry: Any, batch: dict[str, Any], key: jax.Array
+) -> tuple[Any, jax.Array, Truth]:
+    """The carry after a (B, T) batch, the states on the way, and what is true there; time first."""
     batch = time_first(batch)
     carry, states = model.observe(carry, make_sequence(batch), key)
-    truth = make_truth(batch)
-    return carry, {target: probe.score(states, truth) for target, probe in probes.items()}
+    return carry, states, make_truth(batch)
 
 
 def time_first(batch: dict[str, Any]) -> dict[str, jax.Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze.files import replacing
-from memory_maze.probing.watch import Answers, mean_score
+from memory_maze.probing.answers import Answers, mean_score
 from memory_maze.video import import_video, write_video
 
 FPS = 12

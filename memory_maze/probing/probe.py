@@ -12,7 +12,6 @@ from memory_maze.models.nets import MLP
 
 Target = Literal["walls", "objects"]
 TARGETS: tuple[Target, ...] = ("walls", "objects")
-UNITS = {"walls": "accuracy, %", "objects": "squared error, cells²"}
 KEYS = ("image", "action", "reset", "agent_pos", "agent_dir", "maze_layout", "targets_vec")
 
 

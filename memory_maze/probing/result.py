@@ -2,7 +2,7 @@
 
     kind                               "probing"
     model, title, preset, changes      what it is: a baseline or package.module:Name, and the nearest preset
-    state_size, carries, supervised, frozen   of the model
+    state_size, carries, supervised, frozen   of the model; `weights` are how many numbers it has
     task, seed, config                 config.json, and the size of the mazes
     data                               trajectories trained on, their steps, and what they were collected with
     command, date, commit, hardware, versions   of the call that ended it

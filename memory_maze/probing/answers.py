@@ -5,14 +5,13 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.data.dataset import Dataset
 from memory_maze.probing import baselines
-from memory_maze.probing.evaluate import make_sequence, time_first
+from memory_maze.probing.evaluate import observe, time_first
 from memory_maze.probing.model import SequenceModel, start
-from memory_maze.probing.probe import KEYS, Probe, ProbeConfig, make_truth
+from memory_maze.probing.probe import KEYS, Probe, ProbeConfig
 from memory_maze.probing.train import OptimizerConfig, Run, begin
 from memory_maze.scenario import COLORS
 from memory_maze.training.checkpoint import load_weights, read_config
@@ -82,9 +81,7 @@ def ask(model: SequenceModel, probes: dict[str, Probe], dataset: Dataset, index:
 def _ask(
     model: SequenceModel, probes: dict[str, Probe], carry: Any, batch: dict[str, Any], key: jax.Array
 ) -> tuple[Any, dict[str, jax.Array]]:
-    batch = time_first(batch)
-    carry, states = model.observe(carry, make_sequence(batch), key)
-    truth = make_truth(batch)
+    carry, states, truth = observe(model, carry, batch, key)
     return carry, {target: probe.answer(states, truth) for target, probe in probes.items()}
 
 
@@ -111,5 +108,5 @@ def mean_score(answers: Answers, step: int) -> dict[str, float]:
     if answers.walls is not None:
         found["walls"] = 100 * float((answers.walls[step] == answers.layout).mean())
     if answers.places is not None:
-        found["objects"] = float(jnp.square(answers.places[step] - answers.objects).sum(axis=-1).mean())
+        found["objects"] = float(np.square(answers.places[step] - answers.objects).sum(axis=-1).mean())
     return found

@@ -33,8 +33,8 @@ class ProbePictures:
             raise ValueError(f"columns must be positive: got {self.columns}")
         import_video()
         try:
+            from memory_maze.probing.answers import ask, load_run
             from memory_maze.probing.pictures import write_answers, write_strip
-            from memory_maze.probing.watch import ask, load_run
         except ModuleNotFoundError as error:
             remedy = 'pip install "memory-maze[train]"'
             raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
