@@ -299,6 +299,8 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
     train(dataclasses.replace(run, steps=1), *sets, tmp_path)
     with pytest.raises(ValueError, match="its run has seed 0 and not 1: choose another folder"):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
+    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 7.* and not .*5"):
+        train(run, sets[1], sets[1], tmp_path)
 
 
 def test_a_loss_that_is_no_number_stops_the_run(run, sets, tmp_path):

@@ -76,7 +76,7 @@ def probe(
         described = {"state_size": 0, "carries": False, "supervised": False, "frozen": False}
     else:
         learning = train(run, train_set, scored_set, out, progress.show)
-        save_agent(out, {"model": learning.model, "probes": learning.probes}, run.describe())
+        save_agent(out, {"model": learning.model, "probes": learning.probes}, run.describe(train_set))
         count = len(scored_set) if trajectories is None else min(trajectories, len(scored_set))
         progress.expect(int(scored_set.lengths[:count].sum()))
         scores = evaluate(
@@ -119,5 +119,5 @@ def _describe_run(run: Run, train_set: Dataset) -> dict[str, Any]:
             "engine": manifest.engine if manifest else None,
             "policy": getattr(manifest, "policy", None),
         },
-        "config": run.describe(),
+        "config": run.describe(train_set),
     }

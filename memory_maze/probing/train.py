@@ -72,9 +72,10 @@ class Run:
     score_on: int = 64
     """How many of these are looked at on the way."""
 
-    def describe(self) -> dict[str, Any]:
-        """Plain data, for config.json."""
-        return dataclasses.asdict(self)
+    def describe(self, train_set: Dataset) -> dict[str, Any]:
+        """Plain data, for config.json: of a run on this data."""
+        data = {"size": train_set.size, "trajectories": len(train_set), "seeds": train_set.seeds[:3]}
+        return dataclasses.asdict(self) | {"data": data}
 
 
 class Learning(NamedTuple):
@@ -184,7 +185,8 @@ def train(
     `RuntimeError` if a loss is no number. The folder holds a checkpoint to go on from.
     """
     cache_programs()
-    _check_same(run, out)
+    described = run.describe(train_set)
+    _check_same(described, out)
     learning = begin(run, train_set.size, train_set.objects)
     check_model(learning.model, jax.random.key(0))
     checkpoints = Checkpoints(out / "checkpoints")
@@ -193,7 +195,7 @@ def train(
         learning = checkpoints.restore(_describe(learning))
         position = json.loads((out / POSITION.format(checkpoints.latest)).read_text())
     with replacing(out / CONFIG) as path:
-        path.write_text(json.dumps(run.describe(), indent=2) + "\n")
+        path.write_text(json.dumps(described, indent=2) + "\n")
     log = Log(out, int(learning.steps))
     order = "replay" if learning.model.carries else "windows"
     batches = train_set.batches(
@@ -219,11 +221,11 @@ def _describe(learning: Learning) -> Any:
     )
 
 
-def _check_same(run: Run, out: Path) -> None:
+def _check_same(described: dict[str, Any], out: Path) -> None:
     """A folder holds one run; it may be made longer."""
     if not (out / CONFIG).exists():
         return
-    old, new = read_config(out), json.loads(json.dumps(run.describe()))
+    old, new = read_config(out), json.loads(json.dumps(described))
     free = {"steps", "log_every", "save_every", "score_every", "score_on"}
     for key in new.keys() - free:
         if old.get(key) != new[key]:
