@@ -49,6 +49,9 @@ class Engine(Protocol):
     def axes(self) -> np.ndarray: ...
 
     @property
+    def pose(self) -> np.ndarray: ...
+
+    @property
     def touched(self) -> tuple[int, ...]: ...
 
     @property

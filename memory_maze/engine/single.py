@@ -91,6 +91,11 @@ class JaxEngine:
         return np.stack([[forward[1], -forward[0]], forward], axis=1)
 
     @property
+    def pose(self) -> np.ndarray:
+        """(4,) float32: x, y, z (m) and steer (rad)."""
+        return self._pose.copy()
+
+    @property
     def touched(self) -> tuple[int, ...]:
         """Objects that count as touched and were not yet handled: only before the first step."""
         return self._touched

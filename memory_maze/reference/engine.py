@@ -68,6 +68,11 @@ class MujocoEngine:
         return self._data.xmat[self._head].reshape(3, 3)[:2, :2].copy()
 
     @property
+    def pose(self) -> np.ndarray:
+        """(4,) float64: x, y, z (m) and steer (rad)."""
+        return self._data.qpos[:4].copy()
+
+    @property
     def touched(self) -> tuple[int, ...]:
         """Objects that count as touched and were not yet handled: only before the first step."""
         return tuple(sorted(self._touched))

@@ -1,0 +1,133 @@
+"""An episode that a person plays, one action after another."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from memory_maze.data.scenes import Scenes, from_recording
+from memory_maze.observation import Observer
+from memory_maze.options import ACTION_NAMES
+from memory_maze.rollout import Recording
+from memory_maze.scenario import COLORS, Scenario
+from memory_maze.simulation import Simulation
+from memory_maze.tasks import Task
+
+PACE = 6.0  # actions a second, as people find it playable; the maze's own clock has four
+
+
+def choose_action(forward: bool, left: bool, right: bool) -> int:
+    """The action of the keys that are held; left and right together are neither."""
+    turn = "" if left == right else "left" if left else "right"
+    name = "_".join(word for word in ("forward" if forward else "", turn) if word)
+    return ACTION_NAMES.index(name or "noop")
+
+
+class Game:
+    """One episode, with everything that is recorded of it.
+
+    Args:
+        task: The task.
+        seed: Of the maze; the maze is the first of that seed, as in evaluations.
+        engine: "jax" or "mujoco".
+        resolution: Of the pictures, which are larger than an agent's for people.
+        actions: Made at once, to go on with an episode that was begun before.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        seed: int,
+        *,
+        engine: str = "jax",
+        resolution: int = 256,
+        actions: Iterable[int] = (),
+    ) -> None:
+        self.task, self.seed, self.engine = task, seed, engine
+        self._simulation = Simulation(
+            task,
+            seed=seed,
+            engine=engine,
+            image_only_obs=True,
+            camera_resolution=resolution,
+            render_resolution=resolution,
+        )
+        self.image = np.asarray(self._simulation.reset())
+        self._observer = Observer(self.scenario)
+        self._actions: list[int] = []
+        self._rewards: list[float] = []
+        self._targets, self._poses = [self.target], [self._simulation.engine.pose]
+        for action in actions:
+            self.step(action)
+
+    def step(self, action: int) -> float:
+        """Makes an action and returns the reward."""
+        image, reward, _ = self._simulation.step(action)
+        self.image = np.asarray(image)
+        self._actions.append(int(action))
+        self._rewards.append(reward)
+        self._targets.append(self.target)
+        self._poses.append(self._simulation.engine.pose)
+        return reward
+
+    @property
+    def scenario(self) -> Scenario:
+        return self._simulation.scenario
+
+    @property
+    def target(self) -> int:
+        """The object that is asked for."""
+        return self._simulation.engine.target
+
+    @property
+    def color(self) -> tuple[int, int, int]:
+        """Of that object."""
+        red, green, blue = np.rint(255 * COLORS[self.scenario.colors[self.target]]).astype(int).tolist()
+        return red, green, blue
+
+    @property
+    def actions(self) -> list[int]:
+        return list(self._actions)
+
+    @property
+    def steps(self) -> int:
+        """Actions so far."""
+        return len(self._actions)
+
+    @property
+    def steps_left(self) -> int:
+        return self._simulation.episode_steps - self.steps
+
+    @property
+    def over(self) -> bool:
+        return self._simulation.episode_over
+
+    @property
+    def score(self) -> int:
+        return int(sum(self._rewards))
+
+    @property
+    def reward_steps(self) -> list[int]:
+        """Numbers of the actions that were rewarded, from 1."""
+        return [step for step, reward in enumerate(self._rewards, 1) if reward]
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Where everything is, in cells, for maps."""
+        engine = self._simulation.engine
+        return self._observer.observe(engine.position, engine.axes, engine.target)
+
+    def recording(self) -> Recording:
+        """What happened so far."""
+        return Recording(
+            np.array([self._actions], np.uint8),
+            np.array([self._rewards], np.uint8),
+            np.array([self._targets], np.uint8),
+            np.array([self._poses]),
+        )
+
+    def scenes(self) -> Scenes:
+        """The same with its maze: the data set of this trajectory alone."""
+        return from_recording([self.scenario], [self.seed], self.recording())
+
+    def close(self) -> None:
+        """Frees the graphics."""
+        self._simulation.close()

@@ -1,0 +1,153 @@
+"""Episodes that people finished, in a folder:
+
+    episodes/ID.json     who played what, and how it went; written last
+    npz/9x9/ID.npz       the paper's arrays, pictures included
+    scenes/9x9/ID.npz    the same as a scene, of which everything can be drawn again
+
+`memory_maze.data.load("recordings/npz/9x9")` reads them as any other data set.
+"""
+
+import dataclasses
+import datetime
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memory_maze import __version__
+from memory_maze.files import is_temporary, replacing
+from memory_maze.play.game import Game
+from memory_maze.tasks import Task
+
+EPISODES = "episodes"
+MAX_NAME = 40
+_FORMAT = 1
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{8}")
+_MAX_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """What is known of a finished episode."""
+
+    id: str
+    player: str
+    task: Task
+    seed: int
+    engine: str
+    score: int
+    steps: int
+    reward_steps: tuple[int, ...]
+    """Numbers of the actions that were rewarded, from 1."""
+    date: str
+    pace: float
+    """Actions a second."""
+    practice: bool = False
+    """Not to be counted: to learn the game, or with the map shown."""
+    made_with: str = __version__
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Its files within the folder."""
+        return {kind: f"{kind}/{self.task.name}/{self.id}.npz" for kind in ("npz", "scenes")}
+
+
+class RecordingError(ValueError):
+    """A recording that cannot be read; the message names the file."""
+
+
+def make_id() -> str:
+    """A new name for an episode; in the order of time."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def check_name(name: Any) -> str:
+    """A player's name without spaces around it, or an error that says what is wrong."""
+    name = " ".join(name.split()) if isinstance(name, str) else ""
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise ValueError(f"a name has 1 to {MAX_NAME} letters, digits or signs")
+    return name
+
+
+def save_game(
+    folder: Path, game: Game, player: str, *, pace: float, practice: bool = False, id: str | None = None
+) -> Played:
+    """Writes a finished episode; what is there under the same id is replaced."""
+    import jax
+
+    from memory_maze.data.collection import pack_trajectories
+    from memory_maze.data.scenes import to_bytes
+
+    if not game.over:
+        raise ValueError(f"the episode is not over: {game.steps_left} steps are left")
+    played = Played(
+        id=id or make_id(),
+        player=check_name(player),
+        task=game.task,
+        seed=game.seed,
+        engine=game.engine,
+        score=game.score,
+        steps=game.steps,
+        reward_steps=tuple(game.reward_steps),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        pace=pace,
+        practice=practice,
+    )
+    scenes = game.scenes()
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        (arrays,) = pack_trajectories(scenes, game.engine)
+    contents = {"npz": arrays, "scenes": to_bytes(scenes)}
+    for kind, place in played.places.items():
+        with replacing(folder / place) as path:
+            path.write_bytes(contents[kind])
+    data = {"format": _FORMAT} | dataclasses.asdict(played)
+    with replacing(folder / EPISODES / f"{played.id}.json") as path:
+        path.write_text(json.dumps(data, indent=1) + "\n")
+    return played
+
+
+def read_recordings(folder: Path) -> list[Played]:
+    """All episodes of a folder, the oldest first."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not there: memory-maze play --out {folder} records episodes")
+    return [read_played(path) for path in find_episodes(folder)]
+
+
+def find_episodes(folder: Path) -> Iterator[Path]:
+    """The files that tell of episodes."""
+    for path in sorted((folder / EPISODES).glob("*.json")):
+        if not is_temporary(path):
+            yield path
+
+
+def read_played(path: Path) -> Played:
+    """What a file tells of an episode."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"more than {_MAX_BYTES:,} bytes")
+        data = json.loads(path.read_text())
+        if data.pop("format") != _FORMAT:
+            raise ValueError("it was written by another version of the package")
+        played = Played(**data | {"task": Task(**data["task"]), "reward_steps": tuple(data["reward_steps"])})
+        _check(played)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RecordingError(f"{path}: not the record of an episode: {error}") from error
+    return played
+
+
+def _check(played: Played) -> None:
+    if not isinstance(played.id, str) or not _ID.fullmatch(played.id):
+        raise ValueError(f"no id {played.id!r:.40}")
+    check_name(played.player)
+    for name, kind in (("seed", int), ("score", int), ("steps", int), ("practice", bool), ("engine", str)):
+        if type(getattr(played, name)) is not kind:
+            raise ValueError(f"{name} is {getattr(played, name)!r:.40}")
+    if played.steps != played.task.episode_steps() or played.score != len(played.reward_steps):
+        raise ValueError(f"{played.steps} steps with score {played.score}: it is no whole episode")
+    if not all(type(step) is int and 1 <= step <= played.steps for step in played.reward_steps):
+        raise ValueError("rewards are at steps of the episode")
