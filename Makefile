@@ -21,7 +21,7 @@ test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
 
 setup-dev:
-	@scripts/system.sh xvfb
+	@scripts/system.sh xvfb xdotool chromium
 	@scripts/venv.sh $(VENV) dev constraints.txt
 
 lint: setup-dev

@@ -12,6 +12,7 @@ MAX_OBJECTS = 6
 MAX_SECONDS = 1_000_000
 # Slow control, so that an agent without hierarchy has a chance (paper, section 3.1).
 CONTROL_FREQ = 4.0
+PACE = 6.0  # actions a second at which people play: the maze's own clock is slow for them
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ from memory_maze.options import ACTION_NAMES
 from memory_maze.rollout import Recording
 from memory_maze.scenario import COLORS, Scenario
 from memory_maze.simulation import Simulation
-from memory_maze.tasks import Task
+from memory_maze.tasks import PACE, Task
 
-PACE = 6.0  # actions a second, as people find it playable; the maze's own clock has four
+__all__ = ["PACE", "Game", "choose_action"]
 
 
 def choose_action(forward: bool, left: bool, right: bool) -> int:
@@ -109,6 +109,10 @@ class Game:
     def reward_steps(self) -> list[int]:
         """Numbers of the actions that were rewarded, from 1."""
         return [step for step, reward in enumerate(self._rewards, 1) if reward]
+
+    def picture(self, resolution: int) -> np.ndarray:
+        """What is seen now, at another resolution."""
+        return self.image if resolution == len(self.image) else self._simulation.render(resolution)
 
     def observe(self) -> dict[str, np.ndarray]:
         """Where everything is, in cells, for maps."""

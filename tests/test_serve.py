@@ -1,0 +1,376 @@
+"""People play in a real browser against a real server."""
+
+import concurrent.futures
+import io
+import itertools
+import json
+import random
+import socket
+import sqlite3
+import statistics
+import threading
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from serving import browsing, serving, unpack
+from websockets.exceptions import ConnectionClosed
+
+from memory_maze.data.npz import Files, find_members
+from memory_maze.play.game import Game
+from memory_maze.play.recordings import read_recordings
+from memory_maze.tasks import parse_task
+from memory_maze.web.guard import Bucket
+
+AHEAD = 314  # of this seed, the first object is eight steps ahead
+EPISODE = parse_task("7x7").episode_steps()
+
+
+def wait_until(condition, seconds=30):
+    limit = time.time() + seconds
+    while not (found := condition()):
+        assert time.time() < limit, "it does not happen"
+        time.sleep(0.05)
+    return found
+
+
+def enter(page, server, name="Anna"):
+    page.goto(server.url)
+    page.fill("#name", name)
+    page.click("#naming button")
+    page.wait_for_selector("#sizes .size")
+
+
+def start_game(page, practice=False):
+    page.click(f"button[data-task='7x7'][data-practice='{str(practice).lower()}']")
+    page.wait_for_selector("#veil-button", state="visible", timeout=60_000)
+
+
+def step_of(page):
+    return int(page.get_attribute("#view", "data-step"))
+
+
+PIXELS = """() => {
+  const view = document.getElementById("view");
+  return [Number(view.dataset.step), [...view.getContext("2d").getImageData(0, 0, 64, 64).data]];
+}"""
+
+
+def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD), "--pace", "30") as server:
+        with browsing() as page:
+            enter(page, server)
+            start_game(page)
+            page.click("#sharp")
+            page.wait_for_selector("#view[width='64']")
+            page.keyboard.down("ArrowUp")
+            page.wait_for_selector("#view[data-score='1']", timeout=20_000)
+            assert page.inner_text("#score") == "1"
+            assert 8 <= step_of(page) <= 12
+            page.keyboard.down("ArrowLeft")
+            wait_until(lambda: step_of(page) > 60)
+            page.keyboard.up("ArrowUp")
+            seen = {}
+            while not seen or max(seen) < EPISODE:
+                step, values = page.evaluate(PIXELS)
+                seen[step] = np.array(values, np.uint8).reshape(64, 64, 4)[..., :3]
+            page.wait_for_selector("text=The time is up")
+            score = int(page.inner_text("#score"))
+            page.click("#veil-button")
+            page.wait_for_selector("#history td")
+            assert page.inner_text("#board tr.mine td:nth-child(2)") == f"{score}.0"
+            assert not page.complaints
+        wait_until(lambda: list((tmp_path / "recordings" / "episodes").glob("*.json")))
+        (played,) = read_recordings(tmp_path / "recordings")
+    assert (played.player, played.score, played.seed, played.practice) == ("Anna", score, AHEAD, False)
+    arrays = Files(find_members(tmp_path / "recordings" / "npz" / "7x7")).read_whole(0)
+    names = ["noop", "forward", "left", "right", "forward_left", "forward_right"]
+    made = {names[index] for index in arrays["action"][1:].argmax(axis=1)}
+    assert {"forward", "forward_left", "left"} <= made
+    assert arrays["reward"].sum() == score
+    assert len(seen) > 50
+    for step, picture in seen.items():
+        np.testing.assert_array_equal(picture, arrays["image"][step], f"picture {step}")
+
+
+def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD), "--pace", "10") as server:
+        cookie = server.new_player()
+        episode = server.begin(cookie)
+        with server.socket(cookie) as game:
+            unpack(game.recv())
+            game.send('{"pause": false}')
+            game.send('{"keys": 1}')
+            while (told := unpack(game.recv())[0])["step"] < 12:
+                game.send(json.dumps({"seen": told["picture"]}))
+        with server.socket(cookie) as game:  # as after a reload
+            again, picture = unpack(game.recv())
+        assert again["step"] >= told["step"]
+        assert again["paused"]
+        assert again["score"] == 1
+        time.sleep(0.5)
+        server.stop(kill=True)
+    with serving(tmp_path, "--tasks", "7x7", "--pace", "10") as server:
+        assert server.ask("/api/me", cookie=cookie)[1]["open"]["id"] == episode["id"]
+        with server.socket(cookie) as game:
+            later, same_picture = unpack(game.recv())
+    for key in ("step", "score", "left", "color"):
+        assert later[key] == again[key]
+    assert same_picture == picture
+
+
+def test_an_episode_that_was_finished_but_not_saved_is_saved_by_the_next_server(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD)) as server:
+        cookie = server.new_player("Ben")
+        episode = server.begin(cookie)
+    base = sqlite3.connect(tmp_path / "players.sqlite")
+    game = Game(parse_task("7x7"), AHEAD, resolution=64, actions=[1] * EPISODE)
+    base.execute(
+        "UPDATE episodes SET actions = ?, score = ?, state = 'done'", (bytes(game.actions), game.score)
+    )
+    base.commit()
+    base.close()
+    with serving(tmp_path, "--tasks", "7x7"):
+        wait_until(lambda: list((tmp_path / "recordings" / "episodes").glob("*.json")))
+    (played,) = read_recordings(tmp_path / "recordings")
+    assert (played.id, played.player, played.score) == (episode["id"], "Ben", game.score)
+
+
+def test_the_map_is_for_practice_alone(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7") as server:
+        cookie = server.new_player()
+        for practice in (True, False):
+            server.begin(cookie, practice=practice)
+            with server.socket(cookie) as game:
+                told, _ = unpack(game.recv())
+            assert ("map" in told) == practice
+            assert told["practice"] == practice
+
+
+def test_a_page_that_stops_looking_stops_the_clock(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--pace", "20") as server:
+        cookie = server.new_player()
+        server.begin(cookie)
+        with server.socket(cookie) as game:
+            game.recv()
+            game.send('{"pause": false}')  # and never says that it sees anything
+            told = {"paused": False}
+            while not told["paused"] or told["step"] == 0:
+                told, _ = unpack(game.recv(timeout=20))
+        assert 30 <= told["step"] <= 50
+
+
+def test_a_phone(tmp_path):
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD)) as server, browsing(**phone) as page:
+        enter(page, server)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        start_game(page)
+        page.tap("#veil-button")
+        page.dispatch_event("button[data-key='1']", "pointerdown", {"pointerId": 7})
+        page.wait_for_selector("#view[data-score='1']", timeout=20_000)
+        page.dispatch_event("button[data-key='1']", "pointerup", {"pointerId": 7})
+        box = page.locator("#touch").bounding_box()
+        assert box["y"] + box["height"] <= 844, "the buttons are on the screen"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert not page.complaints
+
+
+def test_names_are_text_and_not_html(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7") as server, browsing() as page:
+        enter(page, server, "<img src=x onerror=alert(1)>")
+        assert page.inner_text("#who") == "<img src=x onerror=alert(1)>"
+        assert page.locator("#who img").count() == 0
+        assert not page.complaints
+
+
+def play_along(server, cookie, seconds, delays):
+    with server.socket(cookie) as game:
+        game.recv()
+        game.send('{"pause": false}')
+        game.send('{"keys": 1}')
+        limit = time.time() + seconds
+        while time.time() < limit:
+            told, picture = unpack(game.recv(timeout=20))
+            delays.append(time.time() - told["due"])
+            game.send(json.dumps({"seen": told["picture"]}))
+            assert Image.open(io.BytesIO(picture)).size == (256, 256)
+
+
+def test_ten_players_at_once(tmp_path):
+    with serving(tmp_path, "--tasks", "9x9") as server:
+        cookies = [server.new_player(f"P{index}") for index in range(10)]
+        for cookie in cookies:
+            server.begin(cookie, "9x9")
+        delays = [[] for _ in cookies]
+        threads = [
+            threading.Thread(target=play_along, args=(server, cookie, 10, some))
+            for cookie, some in zip(cookies, delays, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    counts = [len(some) for some in delays]
+    assert min(counts) > 40, counts  # six a second, with a machine that does other things too
+    assert max(counts) < 70, counts
+    assert statistics.median(itertools.chain(*delays)) < 0.1
+
+
+def test_players_cannot_reach_what_is_not_theirs(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--pace", "60") as server:
+        first, second = server.new_player("A"), server.new_player("B")
+        server.begin(first)
+        with server.socket(first) as game:
+            game.recv()
+            game.send('{"pause": false}')
+            while not (told := unpack(game.recv())[0])["over"]:
+                game.send(json.dumps({"seen": told["picture"]}))
+        watch = wait_until(lambda: server.ask("/api/me", cookie=first)[1]["done"][0]["watch"])
+        mine, other = (server.ask("/api/watch", cookie=cookie)[1] for cookie in (first, second))
+        assert [one["id"] for one in mine] == [watch]
+        assert other == []
+        path = f"/api/watch/{watch}"
+        for end in ("", "/pictures?from=0&count=4"):
+            assert server.ask(path + end, cookie=first)[0] == 200
+            assert server.ask(path + end, cookie=second)[0] == 404
+            assert server.ask(path + end)[0] == 404
+        with server.socket(second) as game, pytest.raises(Exception, match="4404"):
+            game.recv(timeout=10)
+
+
+def test_the_token_opens_the_door(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--host", "0.0.0.0") as server:
+        assert len(server.token) > 16
+        for path in ("/", "/api/me", "/static/play.js", "/watch", "/?token=wrong"):
+            assert server.ask(path)[0] == 401, path
+        status, _, cookie = server.ask(f"/?token={server.token}")
+        assert status == 303
+        assert server.ask("/api/me", cookie=cookie)[0] == 200
+        assert server.ask("/api/me", cookie=cookie + "x")[0] == 401
+
+
+def test_other_sites_cannot_act_for_a_player(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7") as server:
+        cookie = server.new_player()
+        body = {"task": "7x7", "practice": True}
+        for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}"):
+            assert server.ask("/api/episodes", body, cookie, headers={"Origin": origin})[0] == 403
+        assert server.ask("/api/me", headers={"Host": "evil.example"})[0] == 400
+        assert server.ask("/api/episodes", b"x" * 5000, cookie)[0] == 413
+        assert server.ask("/api/me", cookie=cookie)[1]["open"] is None
+
+
+MESSAGES = [
+    "", "{", "[]", "null", '{"keys": 8}', '{"keys": -1}', '{"keys": true}', '{"keys": 1.5}', "1" * 5000,
+    '{"pause": 1}', '{"resolution": 100000}', '{"seen": 1e99}', '{"seen": -1}', "[" * 250, '{"a": 1}',
+    '{"keys": 1, "pause": false}', '{"keys": "1"}', "\x00", '{"keys": NaN}', b"\x00\xff", b"{}",
+]  # fmt: skip
+
+
+def make_nonsense(rng):
+    """A request that no page makes."""
+    paths = [
+        "/api/me", "/api/episodes", "/api/play", "/api/board", "/api/watch/../../etc/passwd", "/watch/x",
+        "/static/../app.py", "/static/%2e%2e/%2e%2e/cli.py", "/static/..%2f..%2fcli.py", "/../players.sqlite",
+        "//etc/passwd", "/static/", "/api/watch/" + "a" * 300, "/api/watch/x/pictures?from=-1&count=9e9",
+        "/%00", "/api/watch/x/pictures?from=1&count=", "/?" + "&" * 100,
+    ]  # fmt: skip
+    method = rng.choice(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "get"])
+    bodies = [
+        b"", b"{", b"[" * 2000, b'{"name": 1}', b'{"name": "\\u0000"}', b'{"name": null, "x": 1}',
+        b'{"task": "99x99", "practice": true}', b'{"task": "7x7", "practice": 1}', b"a" * 3000,
+        bytes(rng.randrange(256) for _ in range(rng.randrange(200))), b'{"name": "\xff"}', b"NaN", b'"x"',
+    ]  # fmt: skip
+    body = rng.choice(bodies)
+    lines = [f"{method} {rng.choice(paths)} HTTP/1.1", "Host: HOST", "Connection: close"]
+    lines += rng.sample(
+        [
+            "Origin: http://HOST",
+            f"Content-Length: {rng.choice([len(body), len(body) + 5, -1, 10**12, 'x'])}",
+            "Content-Type: application/json",
+            "Cookie: memory_maze_player=" + "'; DROP TABLE players; --",
+            "Cookie: memory_maze_player=\xff\xfe",
+            "Upgrade: websocket",
+            "Transfer-Encoding: chunked",
+            "Range: bytes=0-99999999999",
+            "X: " + "y" * rng.randrange(20_000),
+        ],
+        rng.randrange(6),
+    )
+    request = "\r\n".join(lines).encode("latin1") + b"\r\n\r\n" + body
+    return request if rng.random() < 0.8 else bytes(rng.randrange(256) for _ in range(300))
+
+
+def send_raw(port, request):
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.settimeout(0.25)
+        answer = b""
+        try:
+            connection.sendall(request.replace(b"HOST", f"127.0.0.1:{port}".encode()))
+            while part := connection.recv(65536):
+                answer += part
+        except OSError:
+            pass
+    return answer
+
+
+def drain(game):
+    """Takes pictures until the server ends it."""
+    while True:
+        game.recv(timeout=10)
+
+
+def test_a_thousand_malformed_requests_and_messages(tmp_path):
+    rng = random.Random(0)
+    with serving(tmp_path / "study", "--tasks", "7x7", "--requests", "10000") as server:
+        nonsense = [make_nonsense(rng) for _ in range(500)]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda request: send_raw(server.port, request), nonsense))
+        for answer in answers:
+            assert not any(word in answer for word in (b"Traceback", b"root:x:", b"def ", b"SQLite format"))
+            assert not answer.startswith(b"HTTP/1.1 5"), answer
+        assert sum(answer.startswith(b"HTTP/1.1 4") for answer in answers) > 200
+        cookie = server.new_player()
+        server.begin(cookie)
+        for _ in range(500):
+            with server.socket(cookie, open_timeout=10) as game:
+                game.send(rng.choice(MESSAGES))
+                with pytest.raises(ConnectionClosed) as closed:
+                    drain(game)
+                assert "Traceback" not in str(closed.value)
+        assert server.process.poll() is None
+        status, told, _ = server.ask("/api/me", cookie=cookie)
+        assert (status, told["open"]["steps"]) == (200, 0)
+    failures = [index for index, line in enumerate(server.log) if "Traceback" in line]
+    assert not failures, "".join(server.log[failures[0] :])
+
+
+def test_who_asks_too_often_has_to_wait():
+    now = 0.0
+    bucket = Bucket(rate=2, burst=3, clock=lambda: now)
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    now = 1.0
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+
+
+def test_a_flood_is_stopped_for_its_source(tmp_path):
+    with serving(tmp_path, "--tasks", "7x7", "--requests", "2") as server:
+        statuses = [server.ask("/api/me")[0] for _ in range(40)]
+        assert statuses[:10] == [200] * 10
+        assert statuses[-1] == 429
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tasks", "8x8"], "size must be odd"),
+        (["--pace", "0"], "pace must be from"),
+        (["--show", "nowhere"], "nowhere"),
+    ],
+)
+def test_wrong_options_are_explained(tmp_path, options, message):
+    with pytest.raises(RuntimeError, match=message) as raised, serving(tmp_path, *options):
+        pass
+    assert "Traceback" not in str(raised.value)
