@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,130 +15,126 @@ console = Console()
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Set the scores of trained agents and of probed models beside the paper's; with --out also as Markdown
-    and figures."""
+    """Set the scores of trained agents, of probed models and of people beside the paper's; with --out also as
+    Markdown and figures, or all results in one web page."""
 
-    what: tyro.conf.Positional[Literal["online", "probing"]]
-    """online: agents that learn by playing; probing: what models remember of recorded episodes."""
-    results: tyro.conf.Positional[tuple[Path, ...]] = ()
+    what: tyro.conf.Positional[Literal["online", "probing", "human", "page"]]
+    """online: agents that learn by playing; probing: what models remember of recorded episodes; human: what
+    people score; page: all of these and the benchmarks, in --out DIR/index.html."""
+    paths: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Runs, their result files (result.json of a run, under any name), or folders of these; by default
-    results/online or results/probing."""
+    results/online or results/probing. Of people: folders of recordings, or of `memory-maze serve`; by default
+    --recordings."""
     out: Path | None = None
-    """Folder for report.md, scores.json, curves.png, and episode.png of agents or bars.png and steps.png of
-    models; needs `pip install "memory-maze[plots]"`."""
-    policies: Path = Path("results/policies.json")
-    """What benchmarks/policies.py wrote: the oracle's rewards over the episode are drawn if it is there."""
+    """Folder for report.md, scores.json, and figures: curves.png and episode.png of agents; bars.png,
+    steps.png, curves.png and depths.png of models; episode.png and scores.png of people; or for index.html.
+    Needs `pip install "memory-maze[plots]"`."""
+    results: Path = Path("results")
+    """Folder with online, probing and the files of benchmarks."""
+    recordings: Path = Path("recordings")
+    """Folder of what people played."""
+    anonymous: bool = False
+    """Call people P1, P2, ... in the order of their first episodes."""
+    policies: Path | None = None
+    """What benchmarks/policies.py wrote, by default policies.json in --results: the oracle's rewards over the
+    episode are drawn if it is there."""
 
     def run(self) -> None:
         if self.out is not None and importlib.util.find_spec("matplotlib") is None:
             raise ModuleNotFoundError(
                 'figures need matplotlib: pip install "memory-maze[plots]"', name="matplotlib"
             )
-        results = self.results or (Path("results") / self.what,)
-        written = self._report_online(results) if self.what == "online" else self._report_probing(results)
-        for path in written:
-            console.print(f"written: {path}", soft_wrap=True)
+        reports = {
+            "online": self._report_online,
+            "probing": self._report_probing,
+            "human": self._report_human,
+            "page": self._write_page,
+        }
+        for path in reports[self.what]():
+            console.print(f"written: {path}", soft_wrap=True, markup=False)
 
-    def _report_online(self, results: tuple[Path, ...]) -> list[Path]:
+    def _report_online(self) -> list[Path]:
+        from memory_maze.report.blocks import online_blocks
         from memory_maze.report.scores import columns, find_results, group, make_rows
-        from memory_maze.report.tables import make_table
+        from memory_maze.report.tables import describe_scores, make_table
 
-        groups = group(find_results(results))
-        console.print(make_table(make_rows(groups), columns(groups)))
-        return [] if self.out is None else write_report(self.out, groups, read_oracle(self.policies))
+        groups = group(find_results(self.paths or (self.results / "online",)))
+        rows = make_rows(groups)
+        console.print(make_table(rows, columns(groups)))
+        if self.out is None:
+            return []
+        blocks = online_blocks(groups, self._read_oracle())
+        return write_report(self.out, "Online benchmark", blocks, describe_scores(rows, groups))
 
-    def _report_probing(self, results: tuple[Path, ...]) -> list[Path]:
-        from memory_maze.report.probing import columns, find_results, group, make_rows, make_table
+    def _report_probing(self) -> list[Path]:
+        from memory_maze.report.blocks import probing_blocks
+        from memory_maze.report.probing import (
+            columns,
+            describe_scores,
+            find_results,
+            group,
+            make_rows,
+            make_table,
+        )
 
-        groups = group(find_results(results))
-        console.print(make_table(make_rows(groups), columns(groups), console.width))
-        return [] if self.out is None else write_probing_report(self.out, groups)
+        groups = group(find_results(self.paths or (self.results / "probing",)))
+        rows = make_rows(groups)
+        console.print(make_table(rows, columns(groups), console.width))
+        if self.out is None:
+            return []
+        title, scores = "Offline probing benchmarks", describe_scores(rows, groups)
+        return write_report(self.out, title, probing_blocks(groups), scores)
+
+    def _report_human(self) -> list[Path]:
+        from memory_maze.report import human
+        from memory_maze.report.blocks import human_blocks
+
+        folders = self.paths or (self.recordings,)
+        found = human.find_recordings(folders, anonymous=self.anonymous)
+        warn_of_damage(found.damaged.values())
+        human.check_found(found, folders)
+        sizes = human.group(found.counted)
+        for table in human.make_tables(sizes):
+            console.print(table)
+        if found.practice:
+            console.print(f"left out: {found.practice:,} of practice")
+        if self.out is None:
+            return []
+        scores = human.describe_scores(found, sizes, anonymous=self.anonymous)
+        return write_report(self.out, "People", human_blocks(found, sizes, self._read_oracle()), scores)
+
+    def _write_page(self) -> list[Path]:
+        from memory_maze.report.page import write_page
+
+        if self.out is None:
+            raise ValueError("a page needs a folder: memory-maze report page --out DIR")
+        if self.paths:
+            raise ValueError("a page is made of --results DIR and --recordings DIR: name no others")
+        oracle = self._read_oracle()
+        made = write_page(self.out, self.results, self.recordings, oracle=oracle, anonymous=self.anonymous)
+        warn_of_damage(made.damaged)
+        for text in made.missing:
+            console.print(f"not in the page: {text}", soft_wrap=True, markup=False)
+        return [made.path]
+
+    def _read_oracle(self) -> dict[str, list[float]]:
+        from memory_maze.report.blocks import read_oracle
+
+        return read_oracle(self.policies or self.results / "policies.json")
 
 
-def write_report(out: Path, groups: list[Any], oracle: dict[str, list[float]]) -> list[Path]:
+def warn_of_damage(damaged: Iterable[str]) -> None:
+    """Names every record that is left out."""
+    for text in damaged:
+        console.print(f"left out: {text}", soft_wrap=True, markup=False, style="yellow")
+
+
+def write_report(out: Path, title: str, blocks: Sequence[Any], scores: dict[str, Any]) -> list[Path]:
     """Writes the tables and the figures that there is something for; returns where they are."""
     from memory_maze.files import replacing
-    from memory_maze.report import figures, tables
-    from memory_maze.report.scores import columns, make_rows
+    from memory_maze.report.markup import write_markdown
 
-    curves, episode, scores, page = (
-        out / name for name in ("curves.png", "episode.png", "scores.json", "report.md")
-    )
-    written = _save({curves: figures.draw_curves(groups), episode: figures.draw_episodes(groups, oracle)})
-    rows = make_rows(groups)
-    with replacing(scores) as path:
-        path.write_text(json.dumps(tables.describe_scores(rows, groups), indent=1) + "\n")
-    pictures = {
-        curves: "Episode returns in training; bands reach from the lowest to the highest run.",
-        episode: "Rewards over the episode: who remembers the maze gets faster.",
-    }
-    parts = ["# Online benchmark", tables.make_markdown(rows, columns(groups)).rstrip(), tables.NOTE]
-    parts += [f"![{text}]({path.name})\n\n{text}" for path, text in pictures.items() if path in written]
-    if engines := tables.make_engine_table(groups):
-        parts += ["## The same mazes on both engines", engines.rstrip()]
-    parts += ["## Runs", tables.make_run_table(groups).rstrip()]
-    with replacing(page) as path:
-        path.write_text("\n\n".join(parts) + "\n")
-    return [page, scores, *written]
-
-
-def write_probing_report(out: Path, groups: list[Any]) -> list[Path]:
-    """Writes the tables and the figures that there is something for; returns where they are."""
-    from memory_maze.files import replacing
-    from memory_maze.report import probing, probing_figures
-
-    rows = probing.make_rows(groups)
-    names = ("bars.png", "steps.png", "curves.png", "depths.png")
-    bars, steps, curves, depths = (out / name for name in names)
-    written = _save(
-        {
-            bars: probing_figures.draw_bars(rows),
-            steps: probing_figures.draw_steps(groups),
-            curves: probing_figures.draw_curves(groups),
-            depths: probing_figures.draw_depths(groups),
-        }
-    )
-    scores, page = out / "scores.json", out / "report.md"
-    with replacing(scores) as path:
-        path.write_text(json.dumps(probing.describe_scores(rows, groups), indent=1) + "\n")
-    pictures = {
-        bars: "Scores of the models: hatched the paper's, filled ours.",
-        steps: "Scores over the episode: who remembers the maze knows more and more of it.",
-        curves: "Scores while models learn; bands reach from the lowest to the highest run.",
-        depths: "Scores by the depth of the probe, beside what it finds where there is nothing to know.",
-    }
-    parts = ["# Offline probing benchmarks", probing.make_markdown(rows, probing.columns(groups)).rstrip()]
-    parts += probing.make_notes(rows)
-    parts += [f"![{text}]({path.name})\n\n{text}" for path, text in pictures.items() if path in written]
-    parts += ["## Runs", probing.make_run_table(groups).rstrip()]
-    with replacing(page) as path:
-        path.write_text("\n\n".join(parts) + "\n")
-    return [page, scores, *written]
-
-
-def _save(drawn: dict[Path, Any]) -> list[Path]:
-    """Writes figures where there are any; returns where they are."""
-    from memory_maze.files import replacing
-
-    written = []
-    for place, figure in drawn.items():
-        if figure is not None:
-            with replacing(place) as path:
-                figure.savefig(path, format="png")
-            written.append(place)
-    return written
-
-
-def read_oracle(path: Path) -> dict[str, list[float]]:
-    """The oracle's rewards in 100 steps by task; nothing without the file."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text()).values()
-        return {
-            one["task"]: one["rewards_per_100_steps"]
-            for one in found
-            if (one["policy"], one["engine"]) == ("oracle", "jax")
-        }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path}: not what benchmarks/policies.py writes: {error}") from error
+    page, *pictures = write_markdown(out / "report.md", title, blocks)
+    with replacing(out / "scores.json") as path:
+        path.write_text(json.dumps(scores, indent=1) + "\n")
+    return [page, out / "scores.json", *pictures]

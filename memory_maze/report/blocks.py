@@ -1,0 +1,108 @@
+"""What reports consist of: tables, notes and figures, for Markdown files and for the web page."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from memory_maze.report import human, probing, scores, tables
+from memory_maze.report.markup import Block, Picture
+
+Oracle = dict[str, list[float]]
+
+
+def online_blocks(groups: Sequence[scores.Group], oracle: Oracle) -> list[Block]:
+    """Of trained agents."""
+    from memory_maze.report import figures
+
+    blocks: list[Block] = [
+        tables.make_markdown(scores.make_rows(groups), scores.columns(groups)),
+        tables.NOTE,
+        Picture(
+            "curves.png",
+            "Episode returns in training; bands reach from the lowest to the highest run.",
+            figures.draw_curves(groups),
+        ),
+        Picture(
+            "episode.png",
+            "Rewards over the episode: who remembers the maze gets faster.",
+            figures.draw_episodes(groups, oracle),
+        ),
+    ]
+    if engines := tables.make_engine_table(groups):
+        blocks += ["## The same mazes on both engines", engines]
+    return [*blocks, "## Runs", tables.make_run_table(groups)]
+
+
+def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
+    """Of probed models."""
+    from memory_maze.report import probing_figures
+
+    rows = probing.make_rows(groups)
+    return [
+        probing.make_markdown(rows, probing.columns(groups)),
+        *probing.make_notes(rows),
+        Picture(
+            "bars.png",
+            "Scores of the models: hatched the paper's, filled ours.",
+            probing_figures.draw_bars(rows),
+        ),
+        Picture(
+            "steps.png",
+            "Scores over the episode: who remembers the maze knows more and more of it.",
+            probing_figures.draw_steps(groups),
+        ),
+        Picture(
+            "curves.png",
+            "Scores while models learn; bands reach from the lowest to the highest run.",
+            probing_figures.draw_curves(groups),
+        ),
+        Picture(
+            "depths.png",
+            "Scores by the depth of the probe, beside what it finds where there is nothing to know.",
+            probing_figures.draw_depths(groups),
+        ),
+        "## Runs",
+        probing.make_run_table(groups),
+    ]
+
+
+def human_blocks(found: human.Found, sizes: Sequence[human.Size], oracle: Oracle) -> list[Block]:
+    """Of people."""
+    from memory_maze.report import human_figures
+
+    scored, players = human.make_markdown(sizes)
+    return [
+        scored,
+        *human.make_notes(found),
+        Picture(
+            "episode.png",
+            "Rewards over the episode: people get faster as they come to know the maze. Bands are 95 % "
+            "intervals of the mean, by drawing the episodes again.",
+            human_figures.draw_episodes(sizes, oracle),
+        ),
+        Picture(
+            "scores.png",
+            "Scores of people beside the paper's oracle, human and agents: hatched the paper's. Errors of "
+            "people are standard errors over episodes, those of agents standard deviations over five runs.",
+            human_figures.draw_scores(sizes),
+        ),
+        "## Players",
+        players,
+        "## Recordings",
+        human.make_recording_table(sizes),
+    ]
+
+
+def read_oracle(path: Path) -> Oracle:
+    """The oracle's rewards in 100 steps by task; nothing without the file."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text()).values()
+        return {
+            one["task"]: one["rewards_per_100_steps"]
+            for one in found
+            if (one["policy"], one["engine"]) == ("oracle", "jax")
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: not what benchmarks/policies.py writes: {error}") from error

@@ -1,0 +1,299 @@
+"""One web page with the tables and figures of all results; it needs nothing beside it."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from memory_maze import __version__
+from memory_maze.files import replacing
+from memory_maze.machine import find_commit, now, short_name
+from memory_maze.report import benchmarks, human, probing, scores
+from memory_maze.report.blocks import Oracle, human_blocks, online_blocks, probing_blocks
+from memory_maze.report.markup import Block, code, escape_markdown, fill_page, make_html
+from memory_maze.report.tables import MISSING, markdown
+
+TITLE = "Memory Maze: results"
+INTRODUCTION = (
+    "Memory Maze is a benchmark of long-term memory: in random 3D mazes an agent is asked for one of several "
+    "coloured objects after the other, and its score is how many it finds. These are all results of this "
+    "package beside those of the paper, each with the command, the machine and the commit that made it."
+)
+Line = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A file in results/, and how it is shown."""
+
+    file: str
+    title: str
+    command: str
+    """That writes it."""
+    draw: Callable[[dict], str]
+    where: str = ""
+
+    @property
+    def remedy(self) -> str:
+        return code(self.command) + (f" {self.where}" if self.where else "")
+
+
+@dataclasses.dataclass
+class Section:
+    """A part of the page."""
+
+    title: str
+    blocks: list[Block] = dataclasses.field(default_factory=list)
+    missing: list[str] = dataclasses.field(default_factory=list)
+    """Which files are not there, and what makes them."""
+    damaged: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z]+", "-", self.title.lower()).strip("-")
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A page that was written, and what is not in it."""
+
+    path: Path
+    missing: list[str]
+    damaged: list[str]
+
+
+CPU, GPU = "on a CPU", "on a GPU"
+# What is in results/ beside the agents and the models, by section.
+BENCHMARKS = {
+    "Scores without training": (
+        Benchmark(
+            "policies.json",
+            "Policies that are given the state",
+            "python benchmarks/policies.py",
+            benchmarks.policy_table,
+        ),
+        Benchmark(
+            "random-7x7.json",
+            "Random actions",
+            "memory-maze evaluate random --task 7x7 --held-out --episodes 100 --json results/random-7x7.json",
+            lambda report: f"In {report['task']}: {report['mean']:.2f} over {report['episodes']:,} episodes.",
+        ),
+    ),
+    "Checks": (
+        Benchmark(
+            "equivalence.json",
+            "The JAX engine beside MuJoCo",
+            "python benchmarks/equivalence.py",
+            benchmarks.equivalence_table,
+        ),
+        Benchmark(
+            "soak-gpu.json", "Millions of steps", "python benchmarks/soak.py", benchmarks.soak_note, GPU
+        ),
+        Benchmark(
+            "resume-cpu.json",
+            "Training that was killed",
+            "python benchmarks/resume.py",
+            benchmarks.resume_note,
+            CPU,
+        ),
+    ),
+    "Data sets": (
+        Benchmark(
+            "explorer.json",
+            "What is in the explorer's data",
+            "python benchmarks/explorer.py",
+            benchmarks.explorer_table,
+        ),
+        Benchmark(
+            "data-gpu.json",
+            "Collecting and reading, on a GPU",
+            "python benchmarks/data.py",
+            benchmarks.data_table,
+            GPU,
+        ),
+        Benchmark(
+            "data-cpu.json",
+            "Collecting and reading, on a CPU",
+            "python benchmarks/data.py",
+            benchmarks.data_table,
+            CPU,
+        ),
+    ),
+    "Speed": (
+        Benchmark(
+            "reference.json",
+            "The MuJoCo engine beside the published package",
+            "python benchmarks/reference.py",
+            benchmarks.reference_table,
+        ),
+        Benchmark(
+            "throughput-cpu.json",
+            "The JAX engine, on a CPU",
+            "python benchmarks/throughput.py",
+            benchmarks.throughput_table,
+            CPU,
+        ),
+        Benchmark(
+            "throughput-gpu.json",
+            "The JAX engine, on a GPU",
+            "python benchmarks/throughput.py",
+            benchmarks.throughput_table,
+            GPU,
+        ),
+        Benchmark(
+            "start.json",
+            "From a new process to the first step",
+            "python benchmarks/start.py",
+            benchmarks.start_table,
+        ),
+        Benchmark(
+            "training-gpu.json", "Training", "python benchmarks/training.py", benchmarks.training_note, GPU
+        ),
+        Benchmark(
+            "probing-speed-gpu.json",
+            "Sequence models",
+            "python benchmarks/probing_speed.py",
+            benchmarks.probing_speed_table,
+            GPU,
+        ),
+    ),
+}
+
+
+def write_page(
+    out: Path, results: Path, recordings: Path, *, oracle: Oracle, anonymous: bool = False
+) -> Made:
+    """Writes `out`/index.html.
+
+    Args:
+        out: A folder.
+        results: Folder with online, probing and the files of benchmarks.
+        recordings: What people played.
+        oracle: Its rewards in 100 steps by task, from `read_oracle`.
+        anonymous: People are called P1, P2, ...
+    """
+    sections = [
+        _online(results / "online", oracle),
+        _probing(results / "probing"),
+        _people(recordings, oracle, anonymous),
+        *(_benchmarks(title, results, files) for title, files in BENCHMARKS.items()),
+    ]
+    if not any(section.blocks for section in sections):
+        raise ValueError(
+            f"neither results in {results} nor recordings in {recordings}: name their folders by --results "
+            "and --recordings"
+        )
+    with replacing(out / "index.html") as path:
+        path.write_text(make_page(sections), encoding="utf-8")
+    missing = [text for section in sections for text in section.missing]
+    return Made(out / "index.html", missing, [text for section in sections for text in section.damaged])
+
+
+def make_page(sections: Iterable[Section]) -> str:
+    """The page as HTML."""
+    parts = []
+    for section in sections:
+        notes = [f"Not here: {text}." for text in section.missing]
+        parts.append((section.anchor, section.title, make_html([*section.blocks, *notes])))
+    commit = (find_commit() or "")[:8]
+    version = f"memory-maze {__version__}" + (f", commit {commit}" if commit else "")
+    return fill_page(TITLE, INTRODUCTION, f"Made on {now()[:10]} with {version}.", parts)
+
+
+def _online(folder: Path, oracle: Oracle) -> Section:
+    section = Section("Online benchmark")
+    if _is_empty(folder):
+        section.missing = [_tell(folder, code("python benchmarks/online.py"))]
+        return section
+    groups = scores.group(scores.find_results([folder]))
+    lines = []
+    for result in (result for one in groups for result in one.results):
+        name = Path(result["file"]).name
+        lines.append(make_origin(f"{name}: training", result))
+        for report in result["evaluations"]:
+            engine = scores.ENGINES.get(report["engine"], report["engine"])
+            lines.append(make_origin(f"{name}: evaluation, {engine}", report))
+    section.blocks = [*online_blocks(groups, oracle), *_origins(lines)]
+    return section
+
+
+def _probing(folder: Path) -> Section:
+    section = Section("Offline probing benchmarks")
+    if _is_empty(folder):
+        section.missing = [_tell(folder, code("python benchmarks/probing.py"))]
+        return section
+    groups = probing.group(probing.find_results([folder]))
+    results = [result for one in groups for result in one.results]
+    lines = [make_origin(Path(result["file"]).name, result) for result in results]
+    section.blocks = [*probing_blocks(groups), *_origins(lines)]
+    return section
+
+
+def _people(folder: Path, oracle: Oracle, anonymous: bool) -> Section:
+    section = Section("People")
+    found = human.Found([], 0, {})
+    if folder.is_dir():
+        found = human.find_recordings([folder], anonymous=anonymous)
+    section.damaged = list(found.damaged.values())
+    if found.counted:
+        section.blocks = human_blocks(found, human.group(found.counted), oracle)
+    else:
+        name = Path(short_name(str(folder)))
+        remedy = f"{code(f'memory-maze play --out {name}')} or {code('memory-maze serve')}"
+        section.missing = [f"recordings of people, which {remedy} makes"]
+    return section
+
+
+def _benchmarks(title: str, results: Path, files: Iterable[Benchmark]) -> Section:
+    section = Section(title)
+    lines = []
+    for one in files:
+        path = results / one.file
+        if not path.exists():
+            section.missing.append(_tell(path, one.remedy))
+            continue
+        try:
+            report = json.loads(path.read_text())
+            section.blocks += [f"## {one.title}", one.draw(report)]
+            reports = [report] if "command" in report else report.values()
+            lines += [make_origin(one.file, report) for report in reports]
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            raise ValueError(f"{path}: not what {one.command} writes: {error!r}") from error
+    section.blocks += _origins(lines)
+    return section
+
+
+def _is_empty(folder: Path) -> bool:
+    return not folder.is_dir() or not any(folder.iterdir())
+
+
+def _tell(path: Path, remedy: str) -> str:
+    """Which of the results is not there, without folders of this machine."""
+    return f"{code('/'.join(path.parts[-2:]))}, which {remedy} makes"
+
+
+def make_origin(what: str, report: dict[str, Any]) -> Line:
+    """Command, machine, commit, date and seed of a result."""
+    seeds = [part.get("seed") for part in (report, report.get("settings", {}), report.get("config", {}))]
+    commit = (report.get("commit") or MISSING)[:8] + (" with changes" if report.get("dirty") else "")
+    date = (report.get("date") or MISSING)[:10]
+    command = code(report["command"]) if report.get("command") else MISSING
+    seed = next((str(seed) for seed in seeds if seed is not None), MISSING)
+    return escape_markdown(what), command, _machine(report), commit, date, seed
+
+
+def _machine(report: dict[str, Any]) -> str:
+    hardware = report.get("hardware") or {}
+    words = [hardware.get("cpu"), f"{hardware['cores']} cores" if "cores" in hardware else None]
+    words += [f"{hardware['memory_gib']} GiB"] if "memory_gib" in hardware else []
+    device = hardware.get("devices") or report.get("devices") or report.get("device")
+    words += [device if device and "cpu" not in device else None, hardware.get("gl_renderer")]
+    return ", ".join(word for word in words if word) or MISSING
+
+
+def _origins(lines: Iterable[Line]) -> list[Block]:
+    header = ["result", "command", "on", "commit", "date", "seed"]
+    unique = list(dict.fromkeys(lines))
+    return ["## How it was made", markdown(header, unique)] if unique else []
