@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import socket
-import sqlite3
 import statistics
 import threading
 import time
@@ -17,11 +16,13 @@ from PIL import Image
 from serving import browsing, serving, unpack
 from websockets.exceptions import ConnectionClosed
 
-from memory_maze.data.npz import Files, find_members
+from memory_maze.data.npz import Files, Member
+from memory_maze.options import ACTION_NAMES
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import read_recordings
 from memory_maze.tasks import parse_task
 from memory_maze.web.guard import Bucket
+from memory_maze.web.store import DONE, Store
 
 AHEAD = 314  # of this seed, the first object is eight steps ahead
 EPISODE = parse_task("7x7").episode_steps()
@@ -51,45 +52,61 @@ def step_of(page):
     return int(page.get_attribute("#view", "data-step"))
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A fast one for all tests that need no other; each has players of its own."""
+    out = tmp_path_factory.mktemp("study")
+    options = ["--tasks", "7x7", "--seed", str(AHEAD), "--pace", "60", "--requests", "10000"]
+    with serving(out, *options) as server:
+        server.recordings = out / "recordings"
+        yield server
+    failures = [index for index, line in enumerate(server.log) if "Traceback" in line]
+    assert not failures, "".join(server.log[failures[0] :])
+
+
 PIXELS = """() => {
   const view = document.getElementById("view");
   return [Number(view.dataset.step), [...view.getContext("2d").getImageData(0, 0, 64, 64).data]];
 }"""
 
 
-def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD), "--pace", "30") as server:
-        with browsing() as page:
-            enter(page, server)
-            start_game(page)
-            page.click("#sharp")
-            page.wait_for_selector("#view[width='64']")
-            page.keyboard.down("ArrowUp")
-            page.wait_for_selector("#view[data-score='1']", timeout=20_000)
-            assert page.inner_text("#score") == "1"
-            assert 8 <= step_of(page) <= 12
-            page.keyboard.down("ArrowLeft")
-            wait_until(lambda: step_of(page) > 60)
-            page.keyboard.up("ArrowUp")
-            seen = {}
-            while not seen or max(seen) < EPISODE:
-                step, values = page.evaluate(PIXELS)
-                seen[step] = np.array(values, np.uint8).reshape(64, 64, 4)[..., :3]
-            page.wait_for_selector("text=The time is up")
-            score = int(page.inner_text("#score"))
-            page.click("#veil-button")
-            page.wait_for_selector("#history td")
-            assert page.inner_text("#board tr.mine td:nth-child(2)") == f"{score}.0"
-            assert not page.complaints
-        wait_until(lambda: list((tmp_path / "recordings" / "episodes").glob("*.json")))
-        (played,) = read_recordings(tmp_path / "recordings")
-    assert (played.player, played.score, played.seed, played.practice) == ("Anna", score, AHEAD, False)
-    arrays = Files(find_members(tmp_path / "recordings" / "npz" / "7x7")).read_whole(0)
-    names = ["noop", "forward", "left", "right", "forward_left", "forward_right"]
-    made = {names[index] for index in arrays["action"][1:].argmax(axis=1)}
+def find_played(server, player):
+    """What is recorded of a player, once it is."""
+    if not server.recordings.exists():
+        return None
+    return next((one for one in read_recordings(server.recordings) if one.player == player), None)
+
+
+def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(server):
+    with browsing() as page:
+        enter(page, server, "Carl")
+        start_game(page)
+        page.click("#sharp")
+        page.wait_for_selector("#view[width='64']")
+        page.keyboard.down("ArrowUp")
+        page.wait_for_selector("#view[data-score='1']", timeout=20_000)
+        assert page.inner_text("#score") == "1"
+        page.keyboard.down("ArrowLeft")
+        wait_until(lambda: step_of(page) > 100)
+        page.keyboard.up("ArrowUp")
+        seen = {}
+        while not seen or max(seen) < EPISODE:
+            step, values = page.evaluate(PIXELS)
+            seen[step] = np.array(values, np.uint8).reshape(64, 64, 4)[..., :3]
+        page.wait_for_selector("text=The time is up")
+        score = int(page.inner_text("#score"))
+        page.click("#veil-button")
+        page.wait_for_selector("#history td")
+        assert page.inner_text("#board tr.mine td:nth-child(2)") == f"{score}.0"
+        assert not page.complaints
+    played = wait_until(lambda: find_played(server, "Carl"))
+    assert (played.score, played.seed, played.practice) == (score, AHEAD, False)
+    assert 8 <= played.reward_steps[0] <= 12
+    arrays = Files([Member(server.recordings / played.places["npz"])]).read_whole(0)
+    made = {ACTION_NAMES[index] for index in arrays["action"][1:].argmax(axis=1)}
     assert {"forward", "forward_left", "left"} <= made
     assert arrays["reward"].sum() == score
-    assert len(seen) > 50
+    assert len(seen) > 30
     for step, picture in seen.items():
         np.testing.assert_array_equal(picture, arrays["image"][step], f"picture {step}")
 
@@ -121,49 +138,59 @@ def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
 
 
 def test_an_episode_that_was_finished_but_not_saved_is_saved_by_the_next_server(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD)) as server:
-        cookie = server.new_player("Ben")
-        episode = server.begin(cookie)
-    base = sqlite3.connect(tmp_path / "players.sqlite")
-    game = Game(parse_task("7x7"), AHEAD, resolution=64, actions=[1] * EPISODE)
-    base.execute(
-        "UPDATE episodes SET actions = ?, score = ?, state = 'done'", (bytes(game.actions), game.score)
-    )
-    base.commit()
-    base.close()
+    task = parse_task("7x7")
+    store = Store(tmp_path / "players.sqlite")
+    _, player = store.add_player("Ben")
+    episode = store.begin(player.id, task, AHEAD, practice=False, pace=6.0)
+    game = Game(task, AHEAD, resolution=64, actions=[1] * EPISODE)
+    for action in game.actions:
+        store.add_action(episode.id, action, game.score)
+    store.set_state(episode.id, DONE)
+    store.close()
     with serving(tmp_path, "--tasks", "7x7"):
         wait_until(lambda: list((tmp_path / "recordings" / "episodes").glob("*.json")))
     (played,) = read_recordings(tmp_path / "recordings")
-    assert (played.id, played.player, played.score) == (episode["id"], "Ben", game.score)
+    assert (played.id, played.player, played.score) == (episode.id, "Ben", game.score)
 
 
-def test_the_map_is_for_practice_alone(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7") as server:
-        cookie = server.new_player()
-        for practice in (True, False):
-            server.begin(cookie, practice=practice)
-            with server.socket(cookie) as game:
-                told, _ = unpack(game.recv())
-            assert ("map" in told) == practice
-            assert told["practice"] == practice
-
-
-def test_a_page_that_stops_looking_stops_the_clock(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7", "--pace", "20") as server:
-        cookie = server.new_player()
-        server.begin(cookie)
+def test_the_map_is_for_practice_alone(server):
+    cookie = server.new_player()
+    for practice in (True, False):
+        server.begin(cookie, practice=practice)
         with server.socket(cookie) as game:
-            game.recv()
-            game.send('{"pause": false}')  # and never says that it sees anything
-            told = {"paused": False}
-            while not told["paused"] or told["step"] == 0:
-                told, _ = unpack(game.recv(timeout=20))
-        assert 30 <= told["step"] <= 50
+            told, _ = unpack(game.recv())
+        assert ("map" in told) == practice
+        assert told["practice"] == practice
 
 
-def test_a_phone(tmp_path):
+def test_a_page_that_stops_looking_stops_the_clock(server):
+    cookie = server.new_player()
+    server.begin(cookie)
+    with server.socket(cookie) as game:
+        game.recv()
+        game.send('{"pause": false}')  # and never says that it sees anything
+        told = {"paused": False}
+        while not told["paused"] or told["step"] == 0:
+            told, _ = unpack(game.recv(timeout=20))
+    assert 110 <= told["step"] <= 140
+
+
+def test_a_game_is_on_one_page_at_a_time(server):
+    cookie = server.new_player()
+    server.begin(cookie)
+    with server.socket(cookie) as old:
+        old.recv()
+        with server.socket(cookie) as new:
+            new.recv()
+            with pytest.raises(ConnectionClosed, match="4409"):
+                drain(old)
+            new.send('{"pause": false}')
+            assert unpack(new.recv(timeout=10))[0]["episode"]
+
+
+def test_a_phone(server):
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD)) as server, browsing(**phone) as page:
+    with browsing(**phone) as page:
         enter(page, server)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         start_game(page)
@@ -177,8 +204,8 @@ def test_a_phone(tmp_path):
         assert not page.complaints
 
 
-def test_names_are_text_and_not_html(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7") as server, browsing() as page:
+def test_names_are_text_and_not_html(server):
+    with browsing() as page:
         enter(page, server, "<img src=x onerror=alert(1)>")
         assert page.inner_text("#who") == "<img src=x onerror=alert(1)>"
         assert page.locator("#who img").count() == 0
@@ -218,26 +245,25 @@ def test_ten_players_at_once(tmp_path):
     assert statistics.median(itertools.chain(*delays)) < 0.1
 
 
-def test_players_cannot_reach_what_is_not_theirs(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7", "--pace", "60") as server:
-        first, second = server.new_player("A"), server.new_player("B")
-        server.begin(first)
-        with server.socket(first) as game:
-            game.recv()
-            game.send('{"pause": false}')
-            while not (told := unpack(game.recv())[0])["over"]:
-                game.send(json.dumps({"seen": told["picture"]}))
-        watch = wait_until(lambda: server.ask("/api/me", cookie=first)[1]["done"][0]["watch"])
-        mine, other = (server.ask("/api/watch", cookie=cookie)[1] for cookie in (first, second))
-        assert [one["id"] for one in mine] == [watch]
-        assert other == []
-        path = f"/api/watch/{watch}"
-        for end in ("", "/pictures?from=0&count=4"):
-            assert server.ask(path + end, cookie=first)[0] == 200
-            assert server.ask(path + end, cookie=second)[0] == 404
-            assert server.ask(path + end)[0] == 404
-        with server.socket(second) as game, pytest.raises(Exception, match="4404"):
-            game.recv(timeout=10)
+def test_players_cannot_reach_what_is_not_theirs(server):
+    first, second = server.new_player("A"), server.new_player("B")
+    server.begin(first)
+    with server.socket(first) as game:
+        game.recv()
+        game.send('{"pause": false}')
+        while not (told := unpack(game.recv())[0])["over"]:
+            game.send(json.dumps({"seen": told["picture"]}))
+    watch = wait_until(lambda: server.ask("/api/me", cookie=first)[1]["done"][0]["watch"])
+    mine, other = (server.ask("/api/watch", cookie=cookie)[1] for cookie in (first, second))
+    assert [one["id"] for one in mine] == [watch]
+    assert other == []
+    path = f"/api/watch/{watch}"
+    for end in ("", "/pictures?from=0&count=4"):
+        assert server.ask(path + end, cookie=first)[0] == 200
+        assert server.ask(path + end, cookie=second)[0] == 404
+        assert server.ask(path + end)[0] == 404
+    with server.socket(second) as game, pytest.raises(Exception, match="4404"):
+        game.recv(timeout=10)
 
 
 def test_the_token_opens_the_door(tmp_path):
@@ -251,15 +277,14 @@ def test_the_token_opens_the_door(tmp_path):
         assert server.ask("/api/me", cookie=cookie + "x")[0] == 401
 
 
-def test_other_sites_cannot_act_for_a_player(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7") as server:
-        cookie = server.new_player()
-        body = {"task": "7x7", "practice": True}
-        for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}"):
-            assert server.ask("/api/episodes", body, cookie, headers={"Origin": origin})[0] == 403
-        assert server.ask("/api/me", headers={"Host": "evil.example"})[0] == 400
-        assert server.ask("/api/episodes", b"x" * 5000, cookie)[0] == 413
-        assert server.ask("/api/me", cookie=cookie)[1]["open"] is None
+def test_other_sites_cannot_act_for_a_player(server):
+    cookie = server.new_player()
+    body = {"task": "7x7", "practice": True}
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}"):
+        assert server.ask("/api/episodes", body, cookie, headers={"Origin": origin})[0] == 403
+    assert server.ask("/api/me", headers={"Host": "evil.example"})[0] == 400
+    assert server.ask("/api/episodes", b"x" * 5000, cookie)[0] == 413
+    assert server.ask("/api/me", cookie=cookie)[1]["open"] is None
 
 
 MESSAGES = [
@@ -322,29 +347,26 @@ def drain(game):
         game.recv(timeout=10)
 
 
-def test_a_thousand_malformed_requests_and_messages(tmp_path):
+def test_a_thousand_malformed_requests_and_messages(server):
     rng = random.Random(0)
-    with serving(tmp_path / "study", "--tasks", "7x7", "--requests", "10000") as server:
-        nonsense = [make_nonsense(rng) for _ in range(500)]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda request: send_raw(server.port, request), nonsense))
-        for answer in answers:
-            assert not any(word in answer for word in (b"Traceback", b"root:x:", b"def ", b"SQLite format"))
-            assert not answer.startswith(b"HTTP/1.1 5"), answer
-        assert sum(answer.startswith(b"HTTP/1.1 4") for answer in answers) > 200
-        cookie = server.new_player()
-        server.begin(cookie)
-        for _ in range(500):
-            with server.socket(cookie, open_timeout=10) as game:
-                game.send(rng.choice(MESSAGES))
-                with pytest.raises(ConnectionClosed) as closed:
-                    drain(game)
-                assert "Traceback" not in str(closed.value)
-        assert server.process.poll() is None
-        status, told, _ = server.ask("/api/me", cookie=cookie)
-        assert (status, told["open"]["steps"]) == (200, 0)
-    failures = [index for index, line in enumerate(server.log) if "Traceback" in line]
-    assert not failures, "".join(server.log[failures[0] :])
+    nonsense = [make_nonsense(rng) for _ in range(500)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda request: send_raw(server.port, request), nonsense))
+    for answer in answers:
+        assert not any(word in answer for word in (b"Traceback", b"root:x:", b"def ", b"SQLite format"))
+        assert not answer.startswith(b"HTTP/1.1 5"), answer
+    assert sum(answer.startswith(b"HTTP/1.1 4") for answer in answers) > 200
+    cookie = server.new_player()
+    server.begin(cookie)
+    for _ in range(500):
+        with server.socket(cookie, open_timeout=10) as game:
+            game.send(rng.choice(MESSAGES))
+            with pytest.raises(ConnectionClosed) as closed:
+                drain(game)
+            assert "Traceback" not in str(closed.value)
+    assert server.process.poll() is None
+    status, told, _ = server.ask("/api/me", cookie=cookie)
+    assert (status, told["open"]["steps"]) == (200, 0)
 
 
 def test_who_asks_too_often_has_to_wait():

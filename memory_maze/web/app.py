@@ -187,7 +187,7 @@ class Site:
         except FullError as error:
             await socket.close(4503, str(error))
             return
-        page = Page(socket.send_bytes)
+        page = Page(socket.send_bytes, lambda: socket.close(4409, "the game is open on another page"))
         live.attach(page)
         messages = Bucket(MESSAGES, 2 * MESSAGES)
         try:

@@ -1,6 +1,7 @@
 """Games that are being played: each goes on at its pace while its player's page is there to see it."""
 
 import asyncio
+import contextlib
 import dataclasses
 import io
 import json
@@ -24,6 +25,7 @@ FORWARD, LEFT, RIGHT = 1, 2, 4  # bits of the keys that are held
 
 log = logging.getLogger("memory_maze.web")
 Send = Callable[[bytes], Awaitable[None]]
+Close = Callable[[], Awaitable[None]]
 Finish = Callable[["Live"], Awaitable[None]]
 
 
@@ -32,6 +34,8 @@ class Page:
     """Where a game is shown."""
 
     send: Send
+    close: Close
+    """Called when another page takes its place."""
     resolution: int = RESOLUTIONS[-1]
     seen: int = 0
     """The newest picture that it has shown."""
@@ -70,6 +74,8 @@ class Live:
 
     def attach(self, page: Page) -> None:
         """Shows the game on a page, and no longer on another one; it waits for its player."""
+        if self._page is not None:
+            self._closing = asyncio.create_task(_close(self._page))
         page.seen = self._count
         self._page, self._held, self._tapped, self._paused = page, 0, 0, True
         self._changed.set()
@@ -220,6 +226,11 @@ def pack(header: dict[str, Any], picture: bytes) -> bytes:
 
 def _make_game(episode: Episode) -> Game:
     return Game(episode.task, episode.seed, resolution=RESOLUTIONS[0], actions=episode.actions)
+
+
+async def _close(page: Page) -> None:
+    with contextlib.suppress(Exception):  # it may be gone already
+        await asyncio.wait_for(page.close(), PATIENCE)
 
 
 def _note_failure(task: asyncio.Task) -> None:

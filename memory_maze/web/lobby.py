@@ -54,7 +54,7 @@ class Lobby:
         self._games.clear()
         if self._saving:
             await asyncio.wait(self._saving)
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
         self._saver.shutdown()
 
     def join(self, player: int) -> Live:

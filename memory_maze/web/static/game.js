@@ -36,6 +36,7 @@ export class Game {
   lost(socket, event) {
     if (this.closed || this.over || socket !== this.socket) return;
     if (event.code === 4404) return this.leave();
+    if (event.code === 4409) return this.tell("Open elsewhere", "This game goes on in another window.");
     this.tries += 1;
     this.tell("Connection lost", "Your game waits. Trying again...");
     setTimeout(() => { if (!this.closed) this.connect(); }, Math.min(500 * this.tries, 5000));

@@ -1,0 +1,373 @@
+"""From a user's word to episodes to look at. Listing them is quick: they are read or played at first use.
+
+    recordings            a folder of episodes that people played
+    data/9x9              a data set: scenes, NPZ files, a zip file, or hub:owner/name
+    oracle, impala-9x9    a policy, a trained agent by its name or folder, or your own as module:name
+    runs/probe            a run of memory-maze probe, with a data set beside it
+
+WORD#12 is one of them: the episode, the trajectory, or the seed of the maze that an agent plays in.
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from memory_maze.data import hub
+from memory_maze.data.archive import Archive
+from memory_maze.data.inspect import Part, find_parts, read_part
+from memory_maze.data.npz import Opener
+from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, from_recording, read_scenes, to_scenario
+from memory_maze.data.schema import DataError
+from memory_maze.machine import short_name
+from memory_maze.play.recordings import EPISODES, Played, RecordingError, read_recordings
+from memory_maze.policies import POLICIES, agent_names, agent_task, find_agent, load_policy
+from memory_maze.rollout import Advance
+from memory_maze.sampler import Sampler, check_seed
+from memory_maze.scenario import Scenario
+from memory_maze.tasks import Task, parse_task
+from memory_maze.training.names import CONFIG
+from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
+
+LISTED = 100  # trajectories of a data set; others are reached as PATH#NUMBER
+
+
+class SourceError(ValueError):
+    """A word that names nothing to look at."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What agents play in, and what else is needed to make episodes."""
+
+    task: str | None = None
+    """Of agents; by default the one that they were trained in, and 9x9 for other policies."""
+    seed: int = 0
+    """Of the maze of agents, which is one that no agent is trained in."""
+    engine: str = "jax"
+    """What agents play on."""
+    steps: int | None = None
+    """Actions of agents; by default a whole episode."""
+    data: str | None = None
+    """The data set of runs of probing."""
+    scenario: Scenario | None = None
+    """The maze that agents play in, in place of the seed's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An episode that can be looked at, before it is read or played."""
+
+    key: str
+    """Tells it apart from others, the same each time."""
+    name: str
+    kind: str
+    """One of person, data, agent and probe."""
+    make: Callable[[Advance], Trace]
+    """Reads or plays it; told of progress, in steps."""
+    task: str | None = None
+    score: float | None = None
+    """None if that is not known before it is made; likewise the others."""
+    steps: int | None = None
+    maze: str | None = None
+    """The same for episodes in the same maze."""
+    find_scenario: Callable[[], Scenario | None] = lambda: None
+    """The maze, for agents to play in."""
+
+    def load(self, advance: Advance = lambda steps: None) -> Trace:
+        """The episode."""
+        return self.make(advance)
+
+
+def find_entries(word: str, settings: Settings | None = None) -> list[Entry]:
+    """The episodes that a word names."""
+    settings = settings or Settings()
+    base, number = _split(word)
+    finder = _find_kind(base)
+    entries = finder(base, number, settings)
+    if not entries:
+        raise SourceError(f"{word}: there are no episodes in it")
+    return entries
+
+
+def find_all(words: Sequence[str], settings: Settings | None = None) -> list[Entry]:
+    """The episodes of several words; agents play in the same maze, of the task of the first trained one."""
+    settings = _with_task(words, settings or Settings())
+    return [entry for word in words for entry in find_entries(word, settings)]
+
+
+def find_pair(words: Sequence[str], settings: Settings | None = None) -> list[Entry]:
+    """The first episode of each word. An agent plays in the maze of an episode that was recorded."""
+    settings = _with_task(words, settings or Settings())
+    entries = [find_entries(word, settings)[0] for word in words]
+    recorded = next((entry for entry in entries if entry.kind != "agent"), None)
+    if recorded is None or all(entry.kind != "agent" for entry in entries):
+        return entries
+    scenario = recorded.find_scenario()
+    if scenario is None:
+        raise SourceError(f"{recorded.name}: agents can play in mazes of recordings and of scenes alone")
+    lengths = [steps for steps in (settings.steps, recorded.steps) if steps is not None]
+    settings = dataclasses.replace(settings, scenario=scenario, steps=min(lengths, default=None))
+    pairs = zip(words, entries, strict=True)
+    return [find_entries(word, settings)[0] if entry.kind == "agent" else entry for word, entry in pairs]
+
+
+def _with_task(words: Sequence[str], settings: Settings) -> Settings:
+    """Agents are compared in one task: the one that is given, or that of the first trained agent."""
+    if settings.task is not None:
+        return settings
+    for base in (_split(word)[0] for word in words):
+        if _find_kind(base) is find_agents and (folder := find_agent(base)) is not None:
+            return dataclasses.replace(settings, task=agent_task(folder))
+    return settings
+
+
+def _split(word: str) -> tuple[str, int | None]:
+    base, mark, number = word.rpartition("#")
+    if not mark or Path(word).exists():
+        return word, None
+    if not number.isdecimal():
+        raise SourceError(f"{word}: after # stands a number, from 0")
+    return base, int(number)
+
+
+def _find_kind(word: str) -> Callable[[str, int | None, Settings], list[Entry]]:
+    path = Path(word)
+    if word in POLICIES:
+        return find_agents
+    if hub.is_name(word):
+        return find_trajectories
+    if path.is_dir() and (path / EPISODES).is_dir():
+        return find_recordings
+    if (path / CONFIG).is_file():
+        return find_probes if "probe" in _read_config(path) else find_agents
+    if path.exists():
+        return find_trajectories
+    if word in agent_names() or ":" in word:
+        return find_agents
+    raise SourceError(
+        f"nothing to watch by the name {word!r}: give a folder of recordings, a data set, a run of training "
+        f"or probing, one of {', '.join([*POLICIES, *agent_names()])}, or your own policy as module:name"
+    )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{folder / CONFIG}: no run, or a damaged one: {error}") from error
+    return config if isinstance(config, dict) else {}
+
+
+def _choose(entries: list[Any], number: int | None, word: str) -> list[Any]:
+    if number is not None and number >= len(entries):
+        raise SourceError(f"{word}: no episode {number}: there are {len(entries)}, from 0")
+    return entries if number is None else entries[number : number + 1]
+
+
+# People
+
+
+def find_recordings(word: str, number: int | None, settings: Settings) -> list[Entry]:
+    """Episodes that people played, the oldest first."""
+    folder = Path(word)
+    return [recording_entry(folder, played) for played in _choose(read_recordings(folder), number, word)]
+
+
+def recording_entry(folder: Path, played: Played) -> Entry:
+    """A recorded episode of a folder. Pictures are those that were recorded."""
+    title = f"{played.player}, {played.task.name}, seed {played.seed}"
+    return Entry(
+        key=f"person:{played.id}",
+        name=title + (", practice" if played.practice else ""),
+        kind="person",
+        make=lambda advance: _read_recording(folder, played, title),
+        task=played.task.name,
+        score=played.score,
+        steps=played.steps,
+        maze=_name_maze(played.task, played.seed),
+        find_scenario=lambda: Sampler(played.task, played.seed).sample(),
+    )
+
+
+def _read_recording(folder: Path, played: Played, title: str) -> Trace:
+    place = folder / played.places["scenes"]
+    trace = trace_of_scene(read_scenes(place), 0, title, played.engine)
+    if (trace.steps, trace.scores[-1]) != (played.steps, played.score):
+        raise RecordingError(f"{place}: not the episode that {played.id}.json tells of")
+    stored = folder / played.places["npz"]
+    if not stored.is_file():
+        return trace
+    with Archive(stored, str(stored)) as archive:
+        image = archive.read("image")
+    if image.shape != (trace.steps + 1, 64, 64, 3) or image.dtype != "uint8":
+        raise RecordingError(f"{stored}: its pictures have shape {image.shape}, as no recording has")
+    return dataclasses.replace(trace, source={"image": image})
+
+
+def _name_maze(task: Task, seed: int) -> str:
+    return f"{task.name}, {task.objects} objects, seed {seed}"
+
+
+# Data sets
+
+
+def find_trajectories(word: str, number: int | None, settings: Settings) -> list[Entry]:
+    """Trajectories of a data set, numbered as `memory_maze.data.load` does; the first `LISTED` ones."""
+    path = hub.fetch(word) if hub.is_name(word) else Path(word)
+    found = find_parts(path)
+    if not found.parts:
+        raise DataError(found.problems[0] if found.problems else f"{path}: there are no trajectories in it")
+    parts = sorted(found.parts, key=lambda part: part.split == "eval")
+    opener = Opener()
+    entries: list[Entry] = []
+    for index, (part, inside) in enumerate(_places(parts, opener)):
+        if index == number or (number is None and index < LISTED):
+            entries.append(_trajectory_entry(word, index, part, inside, opener))
+        if index >= (LISTED - 1 if number is None else number):
+            break
+    if number is not None and not entries:
+        raise SourceError(f"{word}: no trajectory {number}: there are {index + 1}, from 0")
+    return entries
+
+
+def _places(parts: list[Part], opener: Opener) -> Iterator[tuple[Part, int]]:
+    for part in parts:
+        for inside in range(part.count if part.manifest else _count(part, opener)):
+            yield part, inside
+
+
+def _count(part: Part, opener: Opener) -> int:
+    with opener.open(part.member) as archive:
+        headers = archive.headers()
+    return headers["seeds"][0][0] if "poses" in headers and headers.get("seeds", ((),))[0] else 1
+
+
+def _trajectory_entry(word: str, index: int, part: Part, inside: int, opener: Opener) -> Entry:
+    name = f"{short_name(word)}, trajectory {index}"
+    read = functools.partial(_read_trajectory, part, inside, opener, name)
+    manifest = part.manifest
+    return Entry(
+        key=f"data:{word}#{index}",
+        name=name,
+        kind="data",
+        make=lambda advance: read(),
+        task=manifest.task.name if manifest else None,
+        steps=manifest.steps if manifest else None,
+        find_scenario=lambda: _find_maze(part, inside, opener),
+    )
+
+
+def _read_trajectory(part: Part, inside: int, opener: Opener, name: str) -> Trace:
+    source = read_part(part, opener)
+    if not isinstance(source, Scenes):
+        return trace_of_arrays(source, name)
+    if inside >= len(source):
+        raise DataError(f"{part.member.name}: no trajectory {inside}: there are {len(source)}")
+    engine = part.manifest.engine if part.manifest else "jax"
+    return trace_of_scene(source, inside, name, engine)
+
+
+def _find_maze(part: Part, inside: int, opener: Opener) -> Scenario | None:
+    """As it was drawn where the seed tells, and as it was played otherwise; NPZ files do not tell enough."""
+    source = read_part(part, opener)
+    if not isinstance(source, Scenes):
+        return None
+    seed = int(source.seeds[inside])
+    played = to_scenario(source, inside)
+    if part.manifest is not None and seed != UNKNOWN_SEED:
+        drawn = Sampler(part.manifest.task, seed).sample()
+        if (drawn.walls, drawn.objects) == (played.walls, played.objects):
+            return drawn
+    return played
+
+
+# Agents
+
+
+def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry]:
+    """An agent in a maze that no agent is trained in, which is the same for all agents."""
+    from memory_maze.engine.bank import draw_scenario
+
+    folder = find_agent(word)
+    own = None if folder is None else agent_task(folder)
+    seed = settings.seed if number is None else number
+    check_seed(seed)
+    scenario, maze = settings.scenario, None
+    if scenario is not None:
+        size = len(scenario.walls) - 2
+        task = parse_task(f"{size}x{size}", len(scenario.objects))
+        title = f"{short_name(word)} in the same maze"
+    else:
+        task = parse_task(settings.task or own or "9x9")
+        drawn, scenario = draw_scenario(task, seed, held_out=True)
+        maze, title = _name_maze(task, drawn), f"{short_name(word)}, {task.name}, seed {seed}"
+    steps = task.episode_steps() if settings.steps is None else min(settings.steps, task.episode_steps())
+    make = functools.partial(_play, word, title, scenario, seed, steps, settings.engine)
+    return [
+        Entry(
+            key=f"agent:{word}:{seed}:{steps}:{settings.engine}:{scenario.to_text()}",
+            name=title,
+            kind="agent",
+            make=make,
+            task=task.name,
+            steps=steps,
+            maze=maze,
+            find_scenario=lambda: scenario,
+        )
+    ]
+
+
+def _play(
+    word: str, title: str, scenario: Scenario, seed: int, steps: int, engine: str, advance: Advance
+) -> Trace:
+    from memory_maze.engine.single import cache_programs
+    from memory_maze.rollout import play
+
+    cache_programs()
+    recording = play(load_policy(word), [scenario], steps, engine=engine, seed=seed, advance=advance)
+    return trace_of_scene(from_recording([scenario], [seed], recording), 0, title, engine)
+
+
+# Probes
+
+
+def find_probes(word: str, number: int | None, settings: Settings) -> list[Entry]:
+    """What the probes of a run answer along an evaluation trajectory; the first one by default."""
+    if settings.data is None:
+        raise SourceError(f"{word}: a run of probing needs a data set to answer about: give --data PATH")
+    model = str(_read_config(Path(word)).get("model"))
+    asked = functools.partial(_ask, Path(word), settings.data)
+    index = number or 0
+    name = f"{model}, trajectory {index}"
+    return [
+        Entry(
+            key=f"probe:{word}:{settings.data}#{index}",
+            name=name,
+            kind="probe",
+            make=lambda advance: asked(index, name),
+            maze=f"{settings.data}#{index}",
+        )
+    ]
+
+
+def _ask(folder: Path, place: str, index: int, name: str) -> Trace:
+    from memory_maze import data
+
+    try:
+        from memory_maze.probing.answers import ask, load_run
+    except ModuleNotFoundError as error:
+        remedy = 'pip install "memory-maze[train]"'
+        raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+    dataset = data.load(place, "eval")
+    answers = ask(*load_run(folder, dataset), dataset, index)
+    if dataset.scenes is None:
+        trace = trace_of_arrays(dataset[index], name)
+    else:
+        engine = dataset.manifest.engine if dataset.manifest else "jax"
+        trace = trace_of_scene(dataset.scenes, index, name, engine)
+    return dataclasses.replace(
+        trace, source={"image": answers.images}, walls=answers.walls, places=answers.places
+    )

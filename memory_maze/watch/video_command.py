@@ -1,0 +1,102 @@
+"""The command `memory-maze video`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Video:
+    """Film an episode, or two side by side: what is seen, the map with the trail, and the rewards.
+
+    An episode is that of a person (a folder of recordings), of a data set, of an agent (oracle, explorer,
+    random, impala-9x9, the folder of a run, or module:name), or one along which a probing run answers. Agents
+    play in a maze that no agent is trained in, the same for both, or in that of the recorded episode beside
+    them. NAME#12 is the 12th episode or trajectory, from 0, and for agents the maze of seed 12.
+    """
+
+    source: tyro.conf.Positional[str]
+    """What to film, like recordings#3, data/9x9#12, oracle or runs/probe."""
+    other: tyro.conf.Positional[str | None] = None
+    """What to film beside it."""
+    out: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]")] = (Path("episode.mp4"),)
+    """Files to write: .mp4, .gif, or several."""
+    task: str | None = None
+    """What agents play; by default what they were trained in, and 9x9 for other policies."""
+    seed: int = 0
+    """Of the maze that agents play in."""
+    steps: str | None = None
+    """Steps to film: a number of them, or from:to; by default all, and 200 in GIFs."""
+    every: int | None = None
+    """Film every so many steps; by default all, and every second one in GIFs."""
+    fps: int = 12
+    """Pictures a second."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What agents play on; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    data: str | None = None
+    """The data set that a probing run answers about."""
+
+    def run(self) -> None:
+        from rich.progress import Progress
+
+        from memory_maze.engine.single import cache_programs
+        from memory_maze.video import import_video
+        from memory_maze.watch.film import write_film
+        from memory_maze.watch.sources import find_pair
+
+        cuts = {path: self._cut(path) for path in self.out}
+        import_video()
+        cache_programs()
+        words = [self.source] if self.other is None else [self.source, self.other]
+        entries = find_pair(words, self._settings([cut.last for cut in cuts.values()]))
+        with Progress(console=console, transient=True) as progress:
+            traces = [_load(progress, entry) for entry in entries]
+            if len(traces) == 2 and not _share_maze(*traces):
+                console.print("note: the episodes are in different mazes")
+            for path, cut in cuts.items():
+                bar = progress.add_task(path.name, total=len(cut.steps(traces)))
+                write_film(path, traces, cut, lambda frames, bar=bar: progress.advance(bar, frames))
+        for trace in traces:
+            console.print(f"{trace.name}: score {trace.scores[-1]:g}", highlight=False, markup=False)
+        for path in self.out:
+            console.print(f"written: {path}", soft_wrap=True)
+
+    def _cut(self, path: Path) -> Any:
+        """Before minutes of playing, not after."""
+        from memory_maze.watch.film import ENDINGS, GIF_EVERY, GIF_STEPS, Cut, parse_steps
+
+        if path.suffix not in ENDINGS:
+            raise ValueError(f"{path}: give files that end in {' or '.join(ENDINGS)}")
+        if self.every is not None and self.every < 1:
+            raise ValueError(f"every must be positive: got {self.every}")
+        if not 1 <= self.fps <= 100:
+            raise ValueError(f"fps must be from 1 to 100: got {self.fps}")
+        gif = path.suffix == ".gif"
+        first, last = parse_steps(self.steps) if self.steps else (0, GIF_STEPS if gif else None)
+        return Cut(first, last, self.every or (GIF_EVERY if gif else 1), self.fps)
+
+    def _settings(self, ends: list[int | None]) -> Any:
+        """Agents need not play further than they are filmed."""
+        from memory_maze.watch.sources import Settings
+
+        numbers = [end for end in ends if end is not None]
+        steps = max(numbers) if len(numbers) == len(ends) else None
+        return Settings(self.task, self.seed, self.engine, steps=steps and max(steps, 1), data=self.data)
+
+
+def _load(progress: Any, entry: Any) -> Any:
+    bar = progress.add_task(entry.name, total=entry.steps)
+    trace = entry.load(lambda steps: progress.advance(bar, steps))
+    progress.update(bar, total=trace.steps, completed=trace.steps)
+    return trace
+
+
+def _share_maze(one: Any, other: Any) -> bool:
+    from numpy import array_equal
+
+    return array_equal(one.layout, other.layout) and array_equal(one.objects, other.objects)
