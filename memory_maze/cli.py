@@ -15,6 +15,7 @@ from rich.table import Table
 from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
+from memory_maze.play.play_command import Play
 from memory_maze.probing.command import Probing
 from memory_maze.probing.pictures_command import ProbePictures
 from memory_maze.report.command import Report
@@ -262,6 +263,7 @@ Command = (
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Play, tyro.conf.subcommand("play")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Probing, tyro.conf.subcommand("probe")]
