@@ -15,6 +15,7 @@ _PAPER = dict(zip(paper.SCORES, ("#222222", *PALETTE), strict=False))  # its hum
 _ORACLE = {"color": "#222222", "linestyle": (0, (1, 1.5)), "linewidth": 2}
 _ORDER = ("Human", "Oracle", *(name for name in paper.SCORES if name not in ("Human", "Oracle")))
 _MANY = 20  # bins that have no marks
+_CROWD = 60  # episodes with small ones
 
 
 def draw_episodes(sizes: Sequence[Size], oracle: dict[str, list[float]]) -> Any:
@@ -91,7 +92,7 @@ def _draw_people(axes: Any, place: float, size: Size) -> None:
         size.scores,
         linestyle="",
         marker="o",
-        markersize=3.5,
+        markersize=3.5 if len(size.episodes) <= _CROWD else 1.8,
         markerfacecolor="white",
         markeredgecolor="#222222",
         markeredgewidth=0.7,
