@@ -23,6 +23,8 @@ from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task, parse_task
 from memory_maze.training.command import Train
 from memory_maze.training.export_command import ExportAgent
+from memory_maze.watch.video_command import Video
+from memory_maze.web.command import Serve
 
 console = Console()
 
@@ -264,6 +266,7 @@ Command = (
     | Annotated[ShowScenario, tyro.conf.subcommand("scenario")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Play, tyro.conf.subcommand("play")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Probing, tyro.conf.subcommand("probe")]
@@ -274,6 +277,7 @@ Command = (
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Video, tyro.conf.subcommand("video")]
     | Annotated[CompareEngines, tyro.conf.subcommand("compare-engines")]
 )
 
