@@ -2,191 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from memory_maze.evaluate import PAPER
 from memory_maze.files import replacing
-from memory_maze.report import probing, scores, tables
-from memory_maze.tasks import TASKS
+from memory_maze.report import benchmarks, probing, scores, tables
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = (
-    ("steps a second", "steps_per_second", "{:.0f}"),
-    ("reset, ms", "reset_ms", "{:.0f}"),
-    ("start to first reset, s", "first_reset_seconds", "{:.1f}"),
-    ("memory, MB", "resident_mb", "{:.0f}"),
-)
-
-
-def reference_table(report: dict) -> str:
-    """This package beside the published one."""
-    lines = ["| | | this package | published | ratio |", "|---|---|---|---|---|"]
-    for task, result in report["results"].items():
-        for label, key, form in ROWS:
-            ours, theirs = (form.format(result[side][key]) for side in ("ours", "theirs"))
-            lines.append(f"| {task} | {label} | {ours} | {theirs} | {result['times_better'][key]:.1f} |")
-    hardware = report["hardware"]
-    where = f"{hardware['cores']} cores ({hardware['cpu']}), {hardware['gl_renderer']}"
-    return (
-        "\n".join(lines)
-        + f"\n\nMedians on {where}, {report['date'][:10]}; all figures: results/reference.json."
-    )
-
-
-def throughput_table(report: dict) -> str:
-    """Steps a second: one environment and batches, wherever they were measured."""
-    names = {"published": "published package", "mujoco": "MuJoCo engine", "jax": "JAX engine"}
-    results = report["results"]
-    first = next(iter(results.values()))
-    # One maze runs on the CPU wherever batches run.
-    on_cpu = report["device"].startswith("cpu")
-    singles = [name for name in names if on_cpu and name in first["engines"]]
-    titles = [names[name] for name in singles]
-    titles += [f"{int(num):,} at once" if int(num) > 1 else "in a program" for num in first["batches"]]
-    lines = [f"| steps a second | {' | '.join(titles)} |", "|---" * (1 + len(titles)) + "|"]
-    for task, result in results.items():
-        values = [result["engines"][name] for name in singles]
-        values += [batch["steps_per_second"] for batch in result["batches"].values()]
-        lines.append(f"| {task} | {' | '.join(f'{value:,.0f}' for value in values)} |")
-    hardware = report["hardware"]
-    where = f"{hardware['cores']} cores ({hardware['cpu']})"
-    if not on_cpu:
-        where = "one " + report["device"].partition(" ")[2]
-    note = f"On {where}, {report['date'][:10]}; every pixel is consumed. "
-    return "\n".join(lines) + "\n\n" + note + describe_parts(*next(iter(results.items())))
-
-
-def describe_parts(task: str, result: dict) -> str:
-    """Where the time of the largest batch goes."""
-    num, batch = list(result["batches"].items())[-1]
-    parts = batch["parts"]
-    return (
-        f"A step of {int(num):,} mazes of {task} takes {batch['step_us']:,.0f} us; "
-        f"alone, the physics take {parts['physics_us']:,.0f} and the picture {parts['picture_us']:,.0f}."
-    )
-
-
-def start_table(report: dict) -> str:
-    """From a new process to the first step."""
-    lines = ["| | the first time | from then on |", "|---|---|---|"]
-    for task, result in report["results"].items():
-        cold, warm = (result[kind]["total_seconds"] for kind in ("cold", "warm"))
-        lines.append(f"| {task} | {cold:.1f} s | {warm:.1f} s |")
-    hardware = report["hardware"]
-    return (
-        "\n".join(lines)
-        + f"\n\nMedians on {hardware['cores']} cores ({hardware['cpu']}),"
-        + (f" {report['date'][:10]}.")
-    )
-
-
-def equivalence_table(report: dict) -> str:
-    """Every figure of the JAX engine against MuJoCo beside its limit."""
-    tasks = list(report["figures"])
-    lines = ["| | limit | " + " | ".join(tasks) + " |", "|---" * (2 + len(tasks)) + "|"]
-    for check in report["checks"]:
-        cells = [check["form"].format(value) for value in check["values"].values()]
-        failed = [task for task, passed in check["passed"].items() if not passed]
-        what = check["what"] + (f" (fails on {', '.join(failed)})" if failed else "")
-        lines.append("| " + " | ".join([what, check["limit"], *cells]) + " |")
-    kinds = {
-        "pictures": ("pictures",),
-        "actions": ("free_actions", "wall_actions"),
-        "touches": ("touches", "touches_Vis"),
-    }
-    found = report["figures"].values()
-    counts = [
-        f"{sum(figures[key] for figures in found for key in keys):,} {kind}" for kind, keys in kinds.items()
-    ]
-    return (
-        "\n".join(lines)
-        + f"\n\n{', '.join(counts)}; MuJoCo {report['versions']['mujoco']}, {report['date'][:10]}; "
-        + "all figures: results/equivalence.json."
-    )
-
-
-def policy_table(report: dict) -> str:
-    """Mean scores of policies on both engines."""
-    columns = [
-        (policy, engine) for policy in ("oracle", "explorer", "random") for engine in ("jax", "mujoco")
-    ]
-    columns = [column for column in columns if any(_key(column, task) in report for task in TASKS)]
-    titles = [f"{policy}, {engine}" for policy, engine in columns]
-    lines = [f"| mean score | paper's oracle | {' | '.join(titles)} |", "|---" * (2 + len(titles)) + "|"]
-    for task in TASKS:
-        cells = [str(PAPER[task]["oracle"])]
-        for column in columns:
-            figures = report.get(_key(column, task))
-            cells.append("" if figures is None else f"{figures['mean']:.2f} ± {figures['std_error']:.2f}")
-        lines.append(f"| {task} | {' | '.join(cells)} |")
-    figures = next(iter(report.values()))
-    note = f"{figures['episodes']} episodes each, the same mazes on both engines, {figures['date'][:10]}."
-    return "\n".join(lines) + "\n\n" + note
-
-
-def _key(column: tuple[str, str], task: str) -> str:
-    policy, engine = column
-    return f"{policy} {task} {engine}"
-
-
-def explorer_table(report: dict) -> str:
-    """What is in the explorer's data, beside the paper's."""
-    tasks = report["tasks"]
-    lines = [f"| | {' | '.join(tasks)} |", "|---" * (1 + len(tasks)) + "|"]
-
-    def add(title: str, cell: Callable[[dict], str]) -> None:
-        lines.append(f"| {title} | {' | '.join(cell(figures) for figures in tasks.values())} |")
-
-    def baseline(key: str, form: str) -> Callable[[dict], str]:
-        def cell(figures: dict) -> str:
-            found = figures["constant_baseline"]
-            paper = f" ({form.format(found['paper'][key])})" if "paper" in found else ""
-            return form.format(found[key]) + paper
-
-        return cell
-
-    add("constant baseline, walls (paper)", baseline("walls_percent", "{:.1f} %"))
-    add("constant baseline, objects (paper)", baseline("objects_squared_error", "{:.1f}"))
-    add("reward of a trajectory", lambda figures: f"{figures['reward']['mean']:.2f}")
-    add("free cells visited", lambda figures: f"{100 * figures['visited_share']['mean']:.0f} %")
-    add("cells entered again", lambda figures: f"{figures['revisits']['mean']:.0f}")
-    add("cells walked", lambda figures: f"{figures['distance_cells']['mean']:.0f}")
-    some = next(iter(tasks.values()))["constant_baseline"]
-    counts = f"{some['trained_on']:,} trajectories for training, {some['scored_on']:,} for evaluation"
-    return "\n".join(lines) + f"\n\n{counts}, 1,000 steps each, {report['date'][:10]}."
-
-
-def data_table(report: dict) -> str:
-    """Collecting and reading data sets."""
-    config = report["config"]
-    rows: list[tuple[str, Callable[[dict], float], str]] = [
-        (
-            f"scenes of {config['episodes']:,} x {config['steps']:,} steps: s",
-            lambda f: f["scenes"]["seconds"],
-            ",.0f",
-        ),
-        ("steps/s", lambda f: f["scenes"]["steps_per_second"], ",.0f"),
-        ("MB", lambda f: f["scenes"]["bytes"] / 1e6, ",.0f"),
-        ("NPZ files: steps/s", lambda f: f["npz"]["steps_per_second"], ",.0f"),
-        ("bytes a step", lambda f: f["npz"]["bytes_per_step"], ",.0f"),
-        ("random windows from scenes: frames/s", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
-        ("random windows from NPZ files", lambda f: f["npz"]["windows_per_second"], ",.0f"),
-        ("random windows by `np.load` alone", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
-        ("replay from scenes: frames/s", lambda f: f["scenes"]["replay_per_second"], ",.0f"),
-        ("replay from NPZ files", lambda f: f["npz"]["replay_per_second"], ",.0f"),
-    ]
-    tasks = report["tasks"]
-    lines = [f"| | {' | '.join(tasks)} |", "|---" * (1 + len(tasks)) + "|"]
-    for title, figure, form in rows:
-        lines.append(f"| {title} | {' | '.join(format(figure(f), form) for f in tasks.values())} |")
-    hardware = report["hardware"]
-    where = f"{hardware['cores']} cores ({hardware['cpu']})"
-    if report["device"] != "cpu":
-        where = f"one {report['device']}"
-    batch = f"{config['batch']} x {config['time']}"
-    return "\n".join(lines) + f"\n\nOn {where}, {report['date'][:10]}; batches of {batch} frames."
 
 
 def online_table(results: list[dict]) -> str:
@@ -209,31 +31,18 @@ def probing_table(results: list[dict]) -> str:
     return "\n\n".join(part.rstrip() for part in [*parts, probing.make_run_table(groups)])
 
 
-def training_note(report: dict) -> str:
-    """How fast agents train where nothing else runs."""
-    speeds = [
-        f"`{preset}` {figures['steps_per_second']:,.0f} steps a second in {task}"
-        for preset, tasks in report["results"].items()
-        for task, figures in tasks.items()
-    ]
-    return (
-        f"The first {report['settings']['seconds']:.0f} seconds of training, alone on {report['devices']} "
-        f"({report['date'][:10]}, results/training-gpu.json): {', '.join(speeds)}."
-    )
-
-
 TABLES = {
-    "results/reference.json": reference_table,
-    "results/throughput-cpu.json": throughput_table,
-    "results/throughput-gpu.json": throughput_table,
-    "results/start.json": start_table,
-    "results/policies.json": policy_table,
-    "results/equivalence.json": equivalence_table,
-    "results/explorer.json": explorer_table,
-    "results/data-cpu.json": data_table,
-    "results/data-gpu.json": data_table,
+    "results/reference.json": benchmarks.reference_table,
+    "results/throughput-cpu.json": benchmarks.throughput_table,
+    "results/throughput-gpu.json": benchmarks.throughput_table,
+    "results/start.json": benchmarks.start_table,
+    "results/policies.json": benchmarks.policy_table,
+    "results/equivalence.json": benchmarks.equivalence_table,
+    "results/explorer.json": benchmarks.explorer_table,
+    "results/data-cpu.json": benchmarks.data_table,
+    "results/data-gpu.json": benchmarks.data_table,
     "results/online": online_table,
-    "results/training-gpu.json": training_note,
+    "results/training-gpu.json": benchmarks.training_note,
     "results/probing": probing_table,
 }
 

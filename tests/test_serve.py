@@ -191,6 +191,7 @@ def test_a_game_is_on_one_page_at_a_time(server):
 def test_a_phone(server):
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     with browsing(**phone) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
         enter(page, server)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         start_game(page)
@@ -198,6 +199,9 @@ def test_a_phone(server):
         page.dispatch_event("button[data-key='1']", "pointerdown", {"pointerId": 7})
         page.wait_for_selector("#view[data-score='1']", timeout=20_000)
         page.dispatch_event("button[data-key='1']", "pointerup", {"pointerId": 7})
+        page.click("#back")
+        start_game(page, practice=True)
+        assert page.locator("#map").is_visible()
         box = page.locator("#touch").bounding_box()
         assert box["y"] + box["height"] <= 844, "the buttons are on the screen"
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

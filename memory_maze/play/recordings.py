@@ -93,7 +93,7 @@ def save_game(
         steps=game.steps,
         reward_steps=tuple(game.reward_steps),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        pace=pace,
+        pace=float(pace),
         practice=practice,
     )
     scenes = game.scenes()
@@ -144,7 +144,8 @@ def _check(played: Played) -> None:
     if not isinstance(played.id, str) or not _ID.fullmatch(played.id):
         raise ValueError(f"no id {played.id!r:.40}")
     check_name(played.player)
-    for name, kind in (("seed", int), ("score", int), ("steps", int), ("practice", bool), ("engine", str)):
+    kinds = {"seed": int, "score": int, "steps": int, "practice": bool, "pace": float}
+    for name, kind in (kinds | dict.fromkeys(("engine", "date", "made_with"), str)).items():
         if type(getattr(played, name)) is not kind:
             raise ValueError(f"{name} is {getattr(played, name)!r:.40}")
     if played.steps != played.task.episode_steps() or played.score != len(played.reward_steps):

@@ -72,7 +72,7 @@ export class Game {
     find("kind").textContent = `${told.task}, ${told.practice ? "practice" : "for the score"}`;
     canvas.dataset.step = told.step;
     canvas.dataset.score = told.score;
-    find("map").hidden = !told.map;
+    find("map-card").hidden = !told.map;
     if (told.map) this.drawMap(find("map"), told.map);
     if (before && told.score > before.score) this.flash();
     if (told.over) return this.finish();
