@@ -10,9 +10,7 @@ from memory_maze.options import ACTION_NAMES
 from memory_maze.rollout import Recording
 from memory_maze.scenario import COLORS, Scenario
 from memory_maze.simulation import Simulation
-from memory_maze.tasks import PACE, Task
-
-__all__ = ["PACE", "Game", "choose_action"]
+from memory_maze.tasks import Task
 
 
 def choose_action(forward: bool, left: bool, right: bool) -> int:

@@ -8,8 +8,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from memory_maze.play.game import PACE
-from memory_maze.tasks import parse_task
+from memory_maze.tasks import PACE, parse_task
 
 console = Console()
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from memory_maze.paper import SCORES
-from memory_maze.play.game import PACE, Game, choose_action
+from memory_maze.play.game import Game, choose_action
 from memory_maze.play.recordings import EPISODES, Played, check_name, save_game
 from memory_maze.sampler import MAX_SEED, check_seed
-from memory_maze.tasks import TASKS, Task
+from memory_maze.tasks import PACE, TASKS, Task
 
 MIN_PACE, MAX_PACE = 0.5, 30.0
 AGENT_PIXELS = 64

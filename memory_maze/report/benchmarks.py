@@ -224,3 +224,20 @@ def resume_note(report: dict) -> str:
         "and went on, beside the same that was not: metrics differ by "
         f"{metrics:.1g} at most, weights by {weights:.1g}."
     )
+
+
+def serve_table(report: dict) -> str:
+    """How late pictures are when many play at once."""
+    lines = [
+        "| players at once | pictures a second for each | median delay, ms | 95 % below, ms | busy cores |",
+        "|---|---|---|---|---|",
+    ]
+    for count, figures in report["results"].items():
+        rate, cores = (f"{figures[key]:.1f}" for key in ("pictures_per_second", "cores"))
+        median, most = (f"{figures[key]:.0f}" for key in ("median_ms", "p95_ms"))
+        lines.append(f"| {count} | {rate} | {median} | {most} | {cores} |")
+    hardware, settings = report["hardware"], report["settings"]
+    return (
+        "\n".join(lines) + "\n\nFrom when a step is due until its picture of 256x256 pixels has arrived, in "
+        f"{settings['task']}, with players on the same machine: {hardware['cores']} cores ({hardware['cpu']}), {report['date'][:10]}."
+    )

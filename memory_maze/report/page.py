@@ -158,6 +158,9 @@ BENCHMARKS = {
             benchmarks.probing_speed_table,
             GPU,
         ),
+        Benchmark(
+            "serve-cpu.json", "Many players at once", "python benchmarks/serve.py", benchmarks.serve_table
+        ),
     ),
 }
 

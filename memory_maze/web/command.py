@@ -43,6 +43,10 @@ class Serve:
     """What everybody may watch: folders of recordings, data sets, agents like impala-9x9, probing runs."""
     show_task: str | None = None
     """Where shown agents play; by default where they were trained, and 9x9 for other policies."""
+    show_seed: int = 0
+    """Of the maze of shown agents."""
+    show_data: str | None = None
+    """The data set that shown runs of probing answer about."""
 
     def run(self) -> None:
         try:
@@ -91,7 +95,7 @@ class Serve:
         from memory_maze.web.watching import Library
 
         library = Library()
-        library.add_sources(self.show, task=self.show_task)
+        library.add_sources(self.show, task=self.show_task, seed=self.show_seed, data=self.show_data)
         return library
 
 
