@@ -236,8 +236,10 @@ def serve_table(report: dict) -> str:
         rate, cores = (f"{figures[key]:.1f}" for key in ("pictures_per_second", "cores"))
         median, most = (f"{figures[key]:.0f}" for key in ("median_ms", "p95_ms"))
         lines.append(f"| {count} | {rate} | {median} | {most} | {cores} |")
-    hardware, settings = report["hardware"], report["settings"]
-    return (
-        "\n".join(lines) + "\n\nFrom when a step is due until its picture of 256x256 pixels has arrived, in "
-        f"{settings['task']}, with players on the same machine: {hardware['cores']} cores ({hardware['cpu']}), {report['date'][:10]}."
+    hardware = report["hardware"]
+    where = f"{hardware['cores']} cores ({hardware['cpu']}), {report['date'][:10]}"
+    note = (
+        "From when a step is due until its picture of 256x256 pixels has arrived, in "
+        f"{report['settings']['task']}, with players on the same machine: {where}."
     )
+    return "\n".join(lines) + "\n\n" + note
