@@ -39,6 +39,8 @@ class Config:
     """Let the step size fall to a tenth over so many actions; by default it stays."""
     epsilon: float = 1e-7
     """Adam's epsilon."""
+    momentum: float = 0.9
+    """Decay of Adam's mean of gradients; the paper does not tell it."""
     max_gradient: float = 40.0
     """Norm at which gradients are clipped."""
     core: str = "lstm"
@@ -199,7 +201,8 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     if config.decay_steps is not None:
         updates = config.decay_steps // (config.sequences * config.length)
         rate = optax.linear_schedule(rate, 0.1 * rate, updates)
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=config.epsilon))
+    adam = optax.adam(rate, b1=config.momentum, eps=config.epsilon)
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient), adam)
 
 
 def update(
