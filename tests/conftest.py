@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -29,3 +30,16 @@ def pytest_collection_modifyitems(config, items):
 def one_device():
     """Training in this process would make each core a device, and results depend on the order of tests."""
     jax.devices()
+
+
+@pytest.fixture
+def browser():
+    """A real Chromium."""
+    driver = pytest.importorskip("playwright.sync_api", reason="pages are tested with playwright")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("pages are tested in Chromium, which is not here: apt-get install chromium")
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -4,14 +4,11 @@ import contextlib
 import http.client
 import json
 import re
-import shutil
 import signal
 import struct
 import subprocess
 import sys
 import threading
-
-import pytest
 
 
 class Server:
@@ -104,20 +101,10 @@ def serving(out, *options, **settings):
             server.stop()
 
 
-@contextlib.contextmanager
-def browsing(**settings):
-    """A page in a real Chromium; whatever it complains about is a failure."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | settings).new_page()
-        complaints = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-        page.complaints = complaints
-        yield page
-        browser.close()
+def open_page(browser, **settings):
+    """A new page of a new visitor; what it complains about is in `page.complaints`."""
+    page = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | settings).new_page()
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
+    return page

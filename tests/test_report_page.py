@@ -229,17 +229,6 @@ def test_what_cannot_be_made_is_told_in_one_line(tmp_path, monkeypatch, argument
     assert not Path("out").exists()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if (chromium := shutil.which("chromium")) is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as run:
-        browser = run.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 def test_a_browser_shows_it(browser, file, width, height):
     view = browser.new_page(viewport={"width": width, "height": height})

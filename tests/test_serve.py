@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from serving import browsing, serving, unpack
+from serving import open_page, serving, unpack
 from websockets.exceptions import ConnectionClosed
 
 from memory_maze.data.npz import Files, Member
@@ -77,28 +77,28 @@ def find_played(server, player):
     return next((one for one in read_recordings(server.recordings) if one.player == player), None)
 
 
-def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(server):
-    with browsing() as page:
-        enter(page, server, "Carl")
-        start_game(page)
-        page.click("#sharp")
-        page.wait_for_selector("#view[width='64']")
-        page.keyboard.down("ArrowUp")
-        page.wait_for_selector("#view[data-score='1']", timeout=20_000)
-        assert page.inner_text("#score") == "1"
-        page.keyboard.down("ArrowLeft")
-        wait_until(lambda: step_of(page) > 100)
-        page.keyboard.up("ArrowUp")
-        seen = {}
-        while not seen or max(seen) < EPISODE:
-            step, values = page.evaluate(PIXELS)
-            seen[step] = np.array(values, np.uint8).reshape(64, 64, 4)[..., :3]
-        page.wait_for_selector("text=The time is up")
-        score = int(page.inner_text("#score"))
-        page.click("#veil-button")
-        page.wait_for_selector("#history td")
-        assert page.inner_text("#board tr.mine td:nth-child(2)") == f"{score}.0"
-        assert not page.complaints
+def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(server, browser):
+    page = open_page(browser)
+    enter(page, server, "Carl")
+    start_game(page)
+    page.click("#sharp")
+    page.wait_for_selector("#view[width='64']")
+    page.keyboard.down("ArrowUp")
+    page.wait_for_selector("#view[data-score='1']", timeout=20_000)
+    assert page.inner_text("#score") == "1"
+    page.keyboard.down("ArrowLeft")
+    wait_until(lambda: step_of(page) > 100)
+    page.keyboard.up("ArrowUp")
+    seen = {}
+    while not seen or max(seen) < EPISODE:
+        step, values = page.evaluate(PIXELS)
+        seen[step] = np.array(values, np.uint8).reshape(64, 64, 4)[..., :3]
+    page.wait_for_selector("text=The time is up")
+    score = int(page.inner_text("#score"))
+    page.click("#veil-button")
+    page.wait_for_selector("#history td")
+    assert page.inner_text("#board tr.mine td:nth-child(2)") == f"{score}.0"
+    assert not page.complaints
     played = wait_until(lambda: find_played(server, "Carl"))
     assert (played.score, played.seed, played.practice) == (score, AHEAD, False)
     assert 8 <= played.reward_steps[0] <= 12
@@ -188,32 +188,32 @@ def test_a_game_is_on_one_page_at_a_time(server):
             assert unpack(new.recv(timeout=10))[0]["episode"]
 
 
-def test_a_phone(server):
+def test_a_phone(server, browser):
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with browsing(**phone) as page:
-        page.on("dialog", lambda dialog: dialog.accept())
-        enter(page, server)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        start_game(page)
-        page.tap("#veil-button")
-        page.dispatch_event("button[data-key='1']", "pointerdown", {"pointerId": 7})
-        page.wait_for_selector("#view[data-score='1']", timeout=20_000)
-        page.dispatch_event("button[data-key='1']", "pointerup", {"pointerId": 7})
-        page.click("#back")
-        start_game(page, practice=True)
-        assert page.locator("#map").is_visible()
-        box = page.locator("#touch").bounding_box()
-        assert box["y"] + box["height"] <= 844, "the buttons are on the screen"
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert not page.complaints
+    page = open_page(browser, **phone)
+    page.on("dialog", lambda dialog: dialog.accept())
+    enter(page, server)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    start_game(page)
+    page.tap("#veil-button")
+    page.dispatch_event("button[data-key='1']", "pointerdown", {"pointerId": 7})
+    page.wait_for_selector("#view[data-score='1']", timeout=20_000)
+    page.dispatch_event("button[data-key='1']", "pointerup", {"pointerId": 7})
+    page.click("#back")
+    start_game(page, practice=True)
+    assert page.locator("#map").is_visible()
+    box = page.locator("#touch").bounding_box()
+    assert box["y"] + box["height"] <= 844, "the buttons are on the screen"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not page.complaints
 
 
-def test_names_are_text_and_not_html(server):
-    with browsing() as page:
-        enter(page, server, "<img src=x onerror=alert(1)>")
-        assert page.inner_text("#who") == "<img src=x onerror=alert(1)>"
-        assert page.locator("#who img").count() == 0
-        assert not page.complaints
+def test_names_are_text_and_not_html(server, browser):
+    page = open_page(browser)
+    enter(page, server, "<img src=x onerror=alert(1)>")
+    assert page.inner_text("#who") == "<img src=x onerror=alert(1)>"
+    assert page.locator("#who img").count() == 0
+    assert not page.complaints
 
 
 def play_along(server, cookie, seconds, delays):

@@ -487,20 +487,6 @@ def serving(app):
         thread.join()
 
 
-@pytest.fixture
-def browser():
-    pytest.importorskip("playwright", reason="the page is tested with playwright")
-    from playwright.sync_api import sync_playwright
-
-    place = shutil.which("chromium")
-    if place is None:
-        pytest.skip("the page is tested in Chromium, which is not here")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 def view_of(page, side):
     """The picture on a canvas, (64, 64, 3)."""
     pixels = page.eval_on_selector(
