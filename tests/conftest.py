@@ -1,3 +1,5 @@
+import ctypes
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -30,6 +32,16 @@ def pytest_collection_modifyitems(config, items):
 def one_device():
     """Training in this process would make each core a device, and results depend on the order of tests."""
     jax.devices()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def return_memory():
+    """Compiled programs of all files together would take ten gigabytes and more."""
+    yield
+    jax.clear_caches()
+    gc.collect()
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 @pytest.fixture
