@@ -144,10 +144,15 @@ def _check(played: Played) -> None:
     if not isinstance(played.id, str) or not _ID.fullmatch(played.id):
         raise ValueError(f"no id {played.id!r:.40}")
     check_name(played.player)
-    kinds = {"seed": int, "score": int, "steps": int, "practice": bool, "pace": float}
-    for name, kind in (kinds | dict.fromkeys(("engine", "date", "made_with"), str)).items():
-        if type(getattr(played, name)) is not kind:
-            raise ValueError(f"{name} is {getattr(played, name)!r:.40}")
+    number = int | float
+    kinds: dict[str, Any] = {"seed": int, "score": int, "steps": int, "practice": bool, "pace": number}
+    kinds |= dict.fromkeys(("engine", "date", "made_with"), str)
+    values = [(name, getattr(played, name), kind) for name, kind in kinds.items()]
+    for name, value in dataclasses.asdict(played.task).items():
+        values.append((name, value, number if name == "seconds" else int))
+    for name, value, kind in values:
+        if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+            raise ValueError(f"{name} is {value!r:.40}")
     if played.steps != played.task.episode_steps() or played.score != len(played.reward_steps):
         raise ValueError(f"{played.steps} steps with score {played.score}: it is no whole episode")
     if not all(type(step) is int and 1 <= step <= played.steps for step in played.reward_steps):

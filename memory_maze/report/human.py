@@ -88,7 +88,6 @@ def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Foun
         for path in find_episodes(_find_place(folder)):
             try:
                 played = read_played(path)
-                _check(path, played)
             except FileNotFoundError:
                 continue  # it was taken away in the meantime
             except ValueError as error:
@@ -105,18 +104,6 @@ def _find_place(folder: Path) -> Path:
     """Of the recordings, also in the folder of `memory-maze serve`."""
     within = folder / "recordings"
     return within if (within / EPISODES).is_dir() and not (folder / EPISODES).is_dir() else folder
-
-
-def _check(path: Path, played: Played) -> None:
-    """What a report reads beyond what every reader needs."""
-    number = int | float
-    kinds: dict[str, Any] = {"pace": number, "date": str, "made_with": str}
-    values = [(name, getattr(played, name), kind) for name, kind in kinds.items()]
-    for name, value in dataclasses.asdict(played.task).items():
-        values.append((name, value, number if name == "seconds" else int))
-    for name, value, kind in values:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ValueError(f"{path}: not the record of an episode: {name} is {value!r:.40}")
 
 
 def how_to_record(folder: Path) -> str:
