@@ -170,7 +170,7 @@ class Live:
         message = await loop.run_in_executor(self._threads, self._draw, page.resolution, header)
         try:
             await asyncio.wait_for(page.send(message), PATIENCE)
-        except Exception:
+        except Exception:  # whatever a broken connection raises; the game waits for the next page
             self.detach(page)
 
     def _draw(self, resolution: int, header: dict[str, Any]) -> bytes:
