@@ -1,5 +1,7 @@
 """World models: pictures to vectors and back, the recurrent state space model, the loop under it."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ from jax import lax
 from memory_maze.models.nets import LayerNorm, Linear
 from memory_maze.models.recurrence import unroll
 from memory_maze.models.rssm import RSSM, Beliefs, Latent, divergence
-from memory_maze.models.vision import Decoder, Encoder, FlatDecoder, FlatEncoder, to_numbers
+from memory_maze.models.vision import Decoder, Encoder, FlatDecoder, FlatEncoder, double, halve, to_numbers
 
 SMALL = {"embed": 12, "actions": 6, "deter": 10, "hidden": 9, "groups": 3, "classes": 4}
 
@@ -91,6 +93,25 @@ def test_pictures_become_vectors_and_come_back():
     small = FlatEncoder(jax.random.key(1), 4, 16)
     assert small(images).shape == (2, 3, small.outputs) == (2, 3, 16)
     assert FlatDecoder(jax.random.key(1), 7, 4, 16)(jnp.ones((2, 3, 7))).shape == (2, 3, 16, 16, 3)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "side"), [(64, 4), (31, 4), (14, 4), (6, 4), (1, 5), (5, 5), (13, 6), (2, 6)]
+)
+def test_strided_convolutions_are_what_others_make_of_them(pixels, side):
+    x = jax.random.normal(jax.random.key(0), (2, pixels, pixels, 3))
+    weight = jax.random.normal(jax.random.key(1), (side, side, 3, 5))
+    pairs = [(double, jax.lax.conv_transpose)] + (
+        [(halve, jax.lax.conv_general_dilated)] if side == 4 else []
+    )
+    for ours, convolve in pairs:
+        theirs = functools.partial(convolve, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        results, pull = jax.vjp(ours, x, weight)
+        wanted, pull_wanted = jax.vjp(lambda x, weight: theirs(x, weight, (2, 2), "VALID"), x, weight)  # noqa: B023
+        np.testing.assert_allclose(results, wanted, atol=1e-4)
+        slope = jax.random.normal(jax.random.key(2), wanted.shape)
+        for one, other in zip(pull(slope), pull_wanted(slope), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
 def test_losses_of_pictures_are_of_their_pixels():

@@ -1,5 +1,6 @@
 """Pictures to vectors and back: the convolutions of Dreamer (Hafner et al. 2020), and small ones for CPUs."""
 
+import functools
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear
 _STRIDE = 2
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
+_GROUPS = 64  # of pictures, whose gradients are computed apart
 
 
 def to_numbers(images: jax.Array, shrink: int = 1) -> jax.Array:
@@ -44,10 +46,7 @@ class Encoder(eqx.Module):
         batch = images.shape[:-3]
         x = to_numbers(images).astype(self.dtype).reshape(-1, *images.shape[-3:])
         for weight, bias in self.convs:
-            x = jax.lax.conv_general_dilated(
-                x, weight.astype(x.dtype), (_STRIDE,) * 2, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-            x = jax.nn.elu(x + bias.astype(x.dtype))
+            x = jax.nn.elu(halve(x, weight.astype(x.dtype)) + bias.astype(x.dtype))
         return x.reshape(*batch, -1)
 
 
@@ -70,15 +69,73 @@ class Decoder(eqx.Module):
         x = self.enter(x.astype(self.dtype)).reshape(math.prod(batch), 1, 1, -1)
         for index, (weight, bias) in enumerate(self.convs):
             x = jax.nn.elu(x) if index else x
-            x = jax.lax.conv_transpose(
-                x, weight.astype(x.dtype), (_STRIDE,) * 2, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-            x = x + bias.astype(x.dtype)
+            x = double(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
         return x.reshape(*batch, *x.shape[1:]).astype(jnp.float32)
 
     def loss(self, x: jax.Array, images: jax.Array) -> jax.Array:
         """(...): minus the logarithm of the pictures' probability, but for a constant."""
         return 0.5 * jnp.square(self(x) - to_numbers(images)).sum(axis=(-3, -2, -1))
+
+
+def halve(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """A convolution of stride 2, as one of stride 1 over squares of four pixels: three colours are slow."""
+    side, _, inputs, outputs = weight.shape
+    half = side // 2
+    weight = weight.reshape(half, 2, half, 2, inputs, outputs).swapaxes(1, 2)
+    weight = weight.reshape(half, half, 4 * inputs, outputs)
+    count, height, width, _ = x.shape
+    x = x[:, : height // 2 * 2, : width // 2 * 2]
+    x = x.reshape(count, height // 2, 2, width // 2, 2, inputs).swapaxes(2, 3)
+    return _conv(x.reshape(count, height // 2, width // 2, 4 * inputs), weight, 0)
+
+
+def double(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """A transposed convolution of stride 2, as one of stride 1 that makes squares of four pixels."""
+    side, _, inputs, outputs = weight.shape
+    count, height, width, _ = x.shape
+    if height == width == 1:
+        weight = weight[::-1, ::-1].transpose(2, 0, 1, 3)
+        return jnp.tensordot(x[:, 0, 0], weight, axes=1)
+    shape = 2 * height - 2 + side, 2 * width - 2 + side
+    if side % 2:
+        weight = jnp.pad(weight, ((1, 0), (1, 0), (0, 0), (0, 0)))
+    half = (side + 1) // 2
+    weight = weight.reshape(half, 2, half, 2, inputs, outputs)[:, ::-1, :, ::-1].transpose(0, 2, 4, 1, 3, 5)
+    x = _conv(x, weight.reshape(half, half, inputs, 4 * outputs), half - 1)
+    x = x.reshape(*x.shape[:3], 2, 2, outputs).swapaxes(2, 3)
+    return x.reshape(count, 2 * x.shape[1], -1, outputs)[:, : shape[0], : shape[1]]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _conv(x: jax.Array, weight: jax.Array, padding: int) -> jax.Array:
+    """A convolution whose weights' gradient is a product of matrices: XLA's own is slow on GPUs."""
+    return jax.lax.conv_general_dilated(
+        x, weight, (1, 1), ((padding, padding),) * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def _conv_forward(x: jax.Array, weight: jax.Array, padding: int) -> tuple[jax.Array, Any]:
+    return _conv(x, weight, padding), (x, weight)
+
+
+def _conv_backward(padding: int, kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x, weight = kept
+    side = len(weight)
+    to_x = _conv(slope, weight[::-1, ::-1].swapaxes(2, 3), side - 1 - padding)
+    count, height, width, outputs = slope.shape
+    x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    seen = [x[:, i : i + height, j : j + width] for i in range(side) for j in range(side)]
+    groups = math.gcd(count, _GROUPS)
+    to_weight = jnp.einsum(
+        "gni,gno->gio",
+        jnp.concatenate(seen, axis=-1).reshape(groups, -1, side * side * x.shape[-1]),
+        slope.reshape(groups, -1, outputs),
+        preferred_element_type=jnp.float32,
+    ).sum(axis=0)
+    return to_x, to_weight.reshape(weight.shape).astype(weight.dtype)
+
+
+_conv.defvjp(_conv_forward, _conv_backward)
 
 
 def _make_conv(key: jax.Array, side: int, inputs: int, outputs: int) -> tuple[jax.Array, jax.Array]:
