@@ -17,8 +17,8 @@ from memory_maze.models.vision import Decoder, Encoder, FlatDecoder, FlatEncoder
 SMALL = {"embed": 12, "actions": 6, "deter": 10, "hidden": 9, "groups": 3, "classes": 4}
 
 
-def step(layers, carry, x):
-    hidden = jnp.tanh(layers["enter"](x) + layers["again"](carry))
+def step(layers, carry, x, given=1.0):
+    hidden = jnp.tanh(layers["enter"](x) + layers["again"](carry * given))
     carry = layers["norm"](hidden)
     return carry, (hidden, carry.sum())
 
@@ -31,19 +31,20 @@ def layers():
 
 def test_a_loop_has_the_gradients_that_scan_has(layers):
     carry, xs = jnp.ones((2, 5)), jax.random.normal(jax.random.key(1), (7, 2, 3))
+    given = jnp.arange(7.0) % 3
 
     def loss(loop, layers, carry, xs):
         carry, (hidden, sums) = loop(layers, carry, xs)
         return (carry**2).sum() + jnp.sin(hidden).sum() + (sums**3).mean()
 
     def scan(layers, carry, xs):
-        return lax.scan(lambda carry, x: step(layers, carry, x), carry, xs)
+        return lax.scan(lambda carry, x: step(layers, carry, *x), carry, (xs, given))
 
     found, wanted = (
         jax.jit(jax.value_and_grad(lambda *args, loop=loop: loss(loop, *args), argnums=(0, 1, 2)))(
             layers, carry, xs
         )
-        for loop in (lambda *args: unroll(step, *args), scan)
+        for loop in (lambda *args: unroll(step, *args, given), scan)
     )
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, two, rtol=2e-4, atol=1e-5)
@@ -68,13 +69,13 @@ def test_the_loop_backwards_holds_no_weights():
         text = str(jax.make_jaxpr(lambda: gradients(loop))())
         return text.count(f"f32[{size},{size}]")
 
-    assert carried(lambda layers: unroll(step, layers, carry, xs)) < carried(
+    assert carried(lambda layers: unroll(step, layers, carry, xs, jnp.ones(7))) < carried(
         lambda layers: lax.scan(lambda carry, x: step(layers, carry, x), carry, xs)
     )
 
 
 def test_a_layer_that_is_called_twice_is_refused(layers):
-    def twice(layers, carry, x):
+    def twice(layers, carry, x, given):
         return layers["again"](layers["again"](carry)), x
 
     with pytest.raises(ValueError, match="give it two names"):

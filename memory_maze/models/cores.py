@@ -24,7 +24,6 @@ from memory_maze.models import recurrence
 from memory_maze.models.nets import Linear
 
 Carry = Any  # a pytree of arrays
-UNROLL = 4  # steps between two turns of a loop, each of which costs as much as a small kernel
 
 
 class Core(eqx.Module):
@@ -115,7 +114,7 @@ def _unroll_lstm(
         hidden = output * jnp.tanh(cell)
         return (hidden, cell), (hidden, cell)
 
-    return lax.scan(step, carry, (prepared, keep), unroll=UNROLL)[1]
+    return lax.scan(step, carry, (prepared, keep), unroll=recurrence.UNROLL)[1]
 
 
 def _unroll_lstm_forward(weight: jax.Array, prepared: jax.Array, keep: jax.Array, carry: Carry) -> Any:
@@ -149,7 +148,7 @@ def _unroll_lstm_backward(kept: Any, slopes: tuple[jax.Array, jax.Array]) -> Any
         return (keep * (sums @ weight.T), keep * (cell * forget)), sums
 
     zeros = jax.tree.map(jnp.zeros_like, carry)
-    first, sums = lax.scan(step, zeros, (factors, slopes), reverse=True, unroll=UNROLL)
+    first, sums = lax.scan(step, zeros, (factors, slopes), reverse=True, unroll=recurrence.UNROLL)
     change = jnp.einsum("...i,...j->ij", hiddens, sums)
     return change, sums, jnp.zeros_like(keep), first
 
@@ -177,13 +176,13 @@ class GRU(Core):
         return self.inputs(x.astype(self.dtype))
 
     def step(self, carry: Carry, prepared: jax.Array) -> tuple[Carry, jax.Array]:
-        return _step_gru(self.dtype, {"again": _Matrix(self.weight)}, carry, (prepared, jnp.float32(1)))
+        return _step_gru(self.dtype, {"again": _Matrix(self.weight)}, carry, prepared, jnp.float32(1))
 
     def unroll(self, carry: Carry, xs: jax.Array, resets: jax.Array) -> tuple[Carry, jax.Array]:
         keep = 1 - resets[..., None].astype(jnp.float32)
         step = functools.partial(_step_gru, self.dtype)
         again = _Matrix(self.weight.astype(self.dtype))  # once, and not in every step
-        return recurrence.unroll(step, {"again": again}, carry, (self.prepare(xs), keep))
+        return recurrence.unroll(step, {"again": again}, carry, self.prepare(xs), keep)
 
 
 class _Matrix(eqx.Module):
@@ -196,9 +195,12 @@ class _Matrix(eqx.Module):
 
 
 def _step_gru(
-    dtype: Any, layers: Mapping[str, recurrence.Layer], carry: jax.Array, inputs: tuple[jax.Array, jax.Array]
+    dtype: Any,
+    layers: Mapping[str, recurrence.Layer],
+    carry: jax.Array,
+    prepared: jax.Array,
+    keep: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    prepared, keep = inputs
     carry = keep * carry
     ahead, update, candidate = jnp.split(prepared.astype(jnp.float32), 3, axis=-1)
     again = layers["again"](carry.astype(dtype)).astype(jnp.float32)

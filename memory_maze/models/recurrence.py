@@ -1,8 +1,9 @@
 """A loop over time whose gradients cost little.
 
-The gradient of `lax.scan` adds to the slopes of all weights in every turn: with large weights that is most of
-the time, and with small numbers most of the error. Here the loop backwards only finds the slopes of what each
-layer gave; those of the weights are made of them afterwards, for all turns at once.
+The gradient of `lax.scan` keeps whatever a step makes for the way back, array by array, and adds to the
+slopes of all weights in every turn: with large weights that is most of the time, and with small numbers most
+of the error. Here the loop keeps nothing but the carry. What the layers gave is made again for all turns at
+once, the loop backwards only finds its slopes, and those of the weights are made of them afterwards.
 """
 
 import functools
@@ -15,80 +16,128 @@ from jax import lax
 
 Carry = Any
 Layer = Callable[[jax.Array], jax.Array]  # a pytree of its weights; acts on the last axis
-Step = Callable[[Mapping[str, Layer], Carry, Any], tuple[Carry, Any]]
+Step = Callable[[Mapping[str, Layer], Carry, Any, Any], tuple[Carry, Any]]
+UNROLL = 4  # steps between two turns of a loop, each of which costs as much as a small kernel
 
 
-def unroll(step: Step, layers: dict[str, Any], carry: Carry, xs: Any) -> tuple[Carry, Any]:
-    """`lax.scan` of `step(layers, carry, x)`, which calls each layer once and uses no other weights.
+def unroll(step: Step, layers: dict[str, Any], carry: Carry, xs: Any, given: Any = ()) -> tuple[Carry, Any]:
+    """`lax.scan` of `step(layers, carry, x, given)`, which calls each layer once and uses no other weights.
 
-    `xs` are floating point arrays, and so is all that `step` gives.
+    `xs` and all that `step` gives are floating point arrays. What is `given` to the steps has no gradient.
     """
-    return _unroll(step, layers, carry, xs)
+    return _unroll(step, layers, carry, xs, given)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _unroll(step: Step, layers: dict[str, Any], carry: Carry, xs: Any) -> tuple[Carry, Any]:
-    return lax.scan(functools.partial(step, layers), carry, xs)
+def _unroll(step: Step, layers: dict[str, Any], carry: Carry, xs: Any, given: Any) -> tuple[Carry, Any]:
+    return lax.scan(lambda carry, x: step(layers, carry, *x), carry, (xs, given), unroll=UNROLL)
 
 
-def _forward(step: Step, layers: dict[str, Any], carry: Carry, xs: Any) -> Any:
-    taps = _make_taps(step, layers, carry, xs)
-    run = functools.partial(_unroll_tapped, step, layers)
-    results, pull, inputs = jax.vjp(run, carry, xs, taps, has_aux=True)
-    return results, (pull, inputs, layers)
+def _forward(step: Step, layers: dict[str, Any], carry: Carry, xs: Any, given: Any) -> Any:
+    def turn(carry: Carry, x: Any) -> tuple[Carry, Any]:
+        carry, out = step(layers, carry, *x)
+        return carry, (carry, out)
+
+    last, (after, outs) = _scan(turn, carry, (xs, given))
+    before = jax.tree.map(lambda first, later: jnp.concatenate([first[None], later[:-1]]), carry, after)
+    return (last, outs), (layers, before, xs, given)
 
 
 def _backward(step: Step, kept: Any, slopes: Any) -> Any:
-    pull, inputs, layers = kept
-    to_carry, to_xs, to_taps = pull(slopes)
+    layers, before, xs, given = kept
+    inputs, outputs = jax.vmap(functools.partial(_record, step, layers))(before, xs, given)
+
+    def turn(later: Carry, now: Any) -> tuple[Carry, Any]:
+        before, x, given, outputs, slope = now
+
+        def run(before: Carry, x: Any, taps: Any) -> tuple[Carry, Any]:
+            recalled = {name: _Recalled(layers[name], outputs[name], taps[name]) for name in layers}
+            return step(recalled, before, x, given)
+
+        _, pull = jax.vjp(run, before, x, jax.tree.map(jnp.zeros_like, outputs))
+        to_before, *to_others = pull((later, slope))
+        return to_before, to_others
+
+    last, outs = slopes
+    everything = before, xs, given, outputs, outs
+    first, (to_xs, to_outputs) = _scan(turn, last, everything, reverse=True)
     to_layers = {
-        name: jax.vjp(functools.partial(_call, inputs[name]), layer)[1](to_taps[name])[0]
+        name: jax.vjp(functools.partial(_call, inputs[name]), layer)[1](to_outputs[name])[0]
         for name, layer in layers.items()
     }
-    return to_layers, to_carry, to_xs
+    return to_layers, first, to_xs, None
 
 
 _unroll.defvjp(_forward, _backward)
+
+
+def _scan(turn: Callable, carry: Carry, xs: Any, reverse: bool = False) -> tuple[Carry, Any]:
+    """`lax.scan`, where an array that a turn gives twice is kept once."""
+    places: list[int] = []
+    structure: Any = None
+
+    def once(carry: Carry, x: Any) -> tuple[Carry, list[jax.Array]]:
+        nonlocal structure
+        carry, out = turn(carry, x)
+        leaves, structure = jax.tree.flatten(out)
+        kept = list({id(leaf): leaf for leaf in leaves}.values())
+        places[:] = [next(at for at, one in enumerate(kept) if one is leaf) for leaf in leaves]
+        return carry, kept
+
+    carry, kept = lax.scan(once, carry, xs, reverse=reverse, unroll=UNROLL)
+    return carry, jax.tree.unflatten(structure, [kept[at] for at in places])
 
 
 def _call(x: jax.Array, layer: Layer) -> jax.Array:
     return layer(x)
 
 
-class _Tap:
-    """A layer that notes what it was given, and adds nothing, of which the slope will be known."""
+class _Recorded:
+    """A layer that notes what it was given and what it made of it."""
 
-    def __init__(self, layer: Layer, tap: jax.Array | None) -> None:
-        self._layer, self._tap = layer, tap
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
         self.input: jax.Array | None = None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if self.input is not None:
             raise ValueError("a layer is called twice in a step: give it two names")
-        self.input = x
-        self.output = self._layer(x)
-        return self.output if self._tap is None else self.output + self._tap
+        self.input, self.output = x, self._layer(x)
+        return self.output
 
 
-def _make_taps(step: Step, layers: dict[str, Any], carry: Carry, xs: Any) -> dict[str, jax.Array]:
-    """Zeros of the shapes of what the layers give in all turns."""
-
-    def outputs(carry: Carry, x: Any) -> dict[str, jax.Array]:
-        tapped = {name: _Tap(layer, None) for name, layer in layers.items()}
-        step(tapped, carry, x)
-        return {name: tap.output for name, tap in tapped.items()}
-
-    turns = len(jax.tree.leaves(xs)[0])
-    shapes = jax.eval_shape(outputs, carry, jax.tree.map(lambda leaf: leaf[0], xs))
-    return jax.tree.map(lambda leaf: jnp.zeros((turns, *leaf.shape), leaf.dtype), shapes)
+def _record(step: Step, layers: dict[str, Any], carry: Carry, x: Any, given: Any) -> tuple[Any, Any]:
+    """Of each layer, what it is given in a step and what it makes of it."""
+    recorded = {name: _Recorded(layer) for name, layer in layers.items()}
+    step(recorded, carry, x, given)
+    inputs, outputs = (
+        {name: getattr(recorded[name], what) for name in layers} for what in ("input", "output")
+    )
+    return inputs, outputs
 
 
-def _unroll_tapped(step: Step, layers: dict[str, Any], carry: Carry, xs: Any, taps: Any) -> Any:
-    def turn(carry: Carry, inputs: tuple[Any, Any]) -> tuple[Carry, Any]:
-        x, taps = inputs
-        tapped = {name: _Tap(layer, taps[name]) for name, layer in layers.items()}
-        carry, out = step(tapped, carry, x)
-        return carry, (out, {name: tap.input for name, tap in tapped.items()})
+class _Recalled:
+    """A layer whose output is known. It adds nothing to it, of which the slope will be known."""
 
-    carry, (outs, inputs) = lax.scan(turn, carry, (xs, taps))
-    return (carry, outs), inputs
+    def __init__(self, layer: Layer, output: jax.Array, tap: jax.Array) -> None:
+        self._layer, self._output, self._tap = layer, output, tap
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return _recall(self._layer, x, self._output) + self._tap
+
+
+@jax.custom_vjp
+def _recall(layer: Layer, x: jax.Array, output: jax.Array) -> jax.Array:
+    return output
+
+
+def _recall_forward(layer: Layer, x: jax.Array, output: jax.Array) -> tuple[jax.Array, Any]:
+    return output, (layer, x)
+
+
+def _recall_backward(kept: Any, slope: jax.Array) -> Any:
+    layer, x = kept
+    return None, jax.vjp(layer, x)[1](slope)[0], None
+
+
+_recall.defvjp(_recall_forward, _recall_backward)

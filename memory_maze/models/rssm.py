@@ -117,8 +117,8 @@ class RSSM(eqx.Module):
         # Once, and not in every step.
         layers = jax.tree.map(lambda leaf: leaf.astype(self.dtype), layers) | {"norm": self.norm}
         step = functools.partial(_step, self.groups, self.dtype)
-        inputs = keep, from_action, from_embed, noise
-        carry, (states, posterior) = unroll(step, layers, Latent(*carry), inputs)
+        inputs, given = (from_action, from_embed), (keep, noise)
+        carry, (states, posterior) = unroll(step, layers, Latent(*carry), inputs, given)
         return carry, states, Beliefs(posterior, self._guess(states.deter))
 
     def imagine(self, carry: Latent, action: jax.Array, key: jax.Array) -> Latent:
@@ -138,9 +138,14 @@ class RSSM(eqx.Module):
 
 
 def _step(
-    groups: int, dtype: Any, layers: Mapping[str, Layer], carry: Latent, inputs: Any
+    groups: int,
+    dtype: Any,
+    layers: Mapping[str, Layer],
+    carry: Latent,
+    inputs: tuple[jax.Array, jax.Array],
+    given: tuple[jax.Array, jax.Array],
 ) -> tuple[Latent, Any]:
-    keep, from_action, from_embed, noise = inputs
+    (from_action, from_embed), (keep, noise) = inputs, given
     deter = _move(dtype, layers, Latent(keep * carry.deter, keep * carry.stoch), from_action)
     hidden = jax.nn.elu(layers["see"](deter.astype(dtype)) + from_embed)
     logits = _split(layers["posterior"](hidden), groups)
@@ -161,12 +166,23 @@ def _split(logits: jax.Array, groups: int) -> jax.Array:
     return logits.astype(jnp.float32).reshape(*logits.shape[:-1], groups, -1)
 
 
+@jax.custom_vjp
 def _draw(logits: jax.Array, noise: jax.Array) -> jax.Array:
     """One-hot samples, with the slopes of their probabilities (straight through)."""
-    chances = jax.nn.softmax(logits)
     drawn = jax.nn.one_hot(jnp.argmax(logits + noise, axis=-1), logits.shape[-1])
-    drawn = jax.lax.stop_gradient(drawn - chances) + chances
     return drawn.reshape(*drawn.shape[:-2], -1)
+
+
+def _draw_forward(logits: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _draw(logits, noise), logits
+
+
+def _draw_backward(logits: jax.Array, slope: jax.Array) -> tuple[jax.Array, None]:
+    chances, slope = jax.nn.softmax(logits), slope.reshape(logits.shape)
+    return chances * (slope - (chances * slope).sum(axis=-1, keepdims=True)), None
+
+
+_draw.defvjp(_draw_forward, _draw_backward)
 
 
 def divergence(beliefs: Beliefs, balance: float = 0.8) -> jax.Array:

@@ -43,11 +43,12 @@ class Encoder(eqx.Module):
         return 4 * len(self.convs[-1][1])
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        batch = images.shape[:-3]
-        x = to_numbers(images).astype(self.dtype).reshape(-1, *images.shape[-3:])
-        for weight, bias in self.convs:
-            x = jax.nn.elu(halve(x, weight.astype(x.dtype)) + bias.astype(x.dtype))
-        return x.reshape(*batch, -1)
+        x = _see(images).astype(self.dtype)
+        for index, (weight, bias) in enumerate(self.convs):
+            weight = weight.astype(x.dtype)
+            x = halve(x, weight) if index else _conv(x, _fold_weight(_blacken(weight, 2)), 0)
+            x = jax.nn.elu(x + bias.astype(x.dtype))
+        return x.reshape(*images.shape[:-3], -1)
 
 
 class Decoder(eqx.Module):
@@ -65,45 +66,80 @@ class Decoder(eqx.Module):
         self.dtype = dtype
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        batch = x.shape[:-1]
-        x = self.enter(x.astype(self.dtype)).reshape(math.prod(batch), 1, 1, -1)
-        for index, (weight, bias) in enumerate(self.convs):
-            x = jax.nn.elu(x) if index else x
-            x = double(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
-        return x.reshape(*batch, *x.shape[1:]).astype(jnp.float32)
+        image = unfold(self._draw(x))[..., :3]
+        return image.reshape(*x.shape[:-1], *image.shape[1:])
 
     def loss(self, x: jax.Array, images: jax.Array) -> jax.Array:
         """(...): minus the logarithm of the pictures' probability, but for a constant."""
-        return 0.5 * jnp.square(self(x) - to_numbers(images)).sum(axis=(-3, -2, -1))
+        # Squares of pixels stay together on both sides: nobody asks where they are.
+        wrong = jnp.square(self._draw(x) - _see(images)).sum(axis=(-3, -2, -1))
+        return 0.5 * wrong.reshape(x.shape[:-1])
+
+    def _draw(self, x: jax.Array) -> jax.Array:
+        """(N, 32, 32, 16) float32: folded, with black."""
+        x = self.enter(x.astype(self.dtype)).reshape(math.prod(x.shape[:-1]), 1, 1, -1)
+        for index, (weight, bias) in enumerate(self.convs[:-1]):
+            x = jax.nn.elu(x) if index else x
+            x = double(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
+        weight, bias = (_blacken(part.astype(x.dtype), -1) for part in self.convs[-1])
+        x = _conv(jax.nn.elu(x), _make_phases(weight), len(weight) // 2 - 1) + jnp.tile(bias, 4)
+        return x.astype(jnp.float32)
+
+
+def _see(images: jax.Array) -> jax.Array:
+    """(..., 64, 64, 3) uint8 to (N, 32, 32, 16) float32 from -0.5 to 0.5: folded, with black, which is 0."""
+    return fold(_blacken(to_numbers(images.reshape(-1, *images.shape[-3:])), -1))
+
+
+def _blacken(x: jax.Array, axis: int) -> jax.Array:
+    """A fourth colour that is nothing: memory is read in powers of two."""
+    return jnp.pad(x, [(0, 1) if index == axis % x.ndim else (0, 0) for index in range(x.ndim)])
+
+
+def fold(x: jax.Array) -> jax.Array:
+    """(N, H, W, C) to (N, H / 2, W / 2, 4 C): squares of four pixels as one."""
+    count, height, width, channels = x.shape
+    x = x.reshape(count, height // 2, 2, width // 2, 2, channels).swapaxes(2, 3)
+    return x.reshape(count, height // 2, width // 2, 4 * channels)
+
+
+def unfold(x: jax.Array) -> jax.Array:
+    """The way back."""
+    count, height, width, channels = x.shape
+    x = x.reshape(count, height, width, 2, 2, channels // 4).swapaxes(2, 3)
+    return x.reshape(count, 2 * height, 2 * width, channels // 4)
 
 
 def halve(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """A convolution of stride 2, as one of stride 1 over squares of four pixels: three colours are slow."""
-    side, _, inputs, outputs = weight.shape
-    half = side // 2
-    weight = weight.reshape(half, 2, half, 2, inputs, outputs).swapaxes(1, 2)
-    weight = weight.reshape(half, half, 4 * inputs, outputs)
-    count, height, width, _ = x.shape
-    x = x[:, : height // 2 * 2, : width // 2 * 2]
-    x = x.reshape(count, height // 2, 2, width // 2, 2, inputs).swapaxes(2, 3)
-    return _conv(x.reshape(count, height // 2, width // 2, 4 * inputs), weight, 0)
+    """A convolution of stride 2, as one of stride 1 over squares of four pixels."""
+    _, height, width, _ = x.shape
+    return _conv(fold(x[:, : height // 2 * 2, : width // 2 * 2]), _fold_weight(weight), 0)
 
 
 def double(x: jax.Array, weight: jax.Array) -> jax.Array:
     """A transposed convolution of stride 2, as one of stride 1 that makes squares of four pixels."""
-    side, _, inputs, outputs = weight.shape
-    count, height, width, _ = x.shape
+    side = len(weight)
+    _, height, width, _ = x.shape
     if height == width == 1:
-        weight = weight[::-1, ::-1].transpose(2, 0, 1, 3)
-        return jnp.tensordot(x[:, 0, 0], weight, axes=1)
-    shape = 2 * height - 2 + side, 2 * width - 2 + side
+        return jnp.tensordot(x[:, 0, 0], weight[::-1, ::-1].transpose(2, 0, 1, 3), axes=1)
+    made = unfold(_conv(x, _make_phases(weight), (side + 1) // 2 - 1))
+    return made[:, : 2 * height - 2 + side, : 2 * width - 2 + side]
+
+
+def _fold_weight(weight: jax.Array) -> jax.Array:
+    side, _, inputs, outputs = weight.shape
+    weight = weight.reshape(side // 2, 2, side // 2, 2, inputs, outputs).swapaxes(1, 2)
+    return weight.reshape(side // 2, side // 2, 4 * inputs, outputs)
+
+
+def _make_phases(weight: jax.Array) -> jax.Array:
+    """Of a transposed convolution, the weights of all four pixels of a square."""
+    side, _, inputs, outputs = weight.shape
     if side % 2:
         weight = jnp.pad(weight, ((1, 0), (1, 0), (0, 0), (0, 0)))
     half = (side + 1) // 2
-    weight = weight.reshape(half, 2, half, 2, inputs, outputs)[:, ::-1, :, ::-1].transpose(0, 2, 4, 1, 3, 5)
-    x = _conv(x, weight.reshape(half, half, inputs, 4 * outputs), half - 1)
-    x = x.reshape(*x.shape[:3], 2, 2, outputs).swapaxes(2, 3)
-    return x.reshape(count, 2 * x.shape[1], -1, outputs)[:, : shape[0], : shape[1]]
+    weight = weight.reshape(half, 2, half, 2, inputs, outputs)[:, ::-1, :, ::-1]
+    return weight.transpose(0, 2, 4, 1, 3, 5).reshape(half, half, inputs, 4 * outputs)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -120,19 +156,32 @@ def _conv_forward(x: jax.Array, weight: jax.Array, padding: int) -> tuple[jax.Ar
 
 def _conv_backward(padding: int, kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, weight = kept
-    side = len(weight)
+    side, _, inputs, outputs = weight.shape
     to_x = _conv(slope, weight[::-1, ::-1].swapaxes(2, 3), side - 1 - padding)
-    count, height, width, outputs = slope.shape
-    x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    seen = [x[:, i : i + height, j : j + width] for i in range(side) for j in range(side)]
-    groups = math.gcd(count, _GROUPS)
+    # Whichever has fewer numbers is laid out for all places of the kernel.
+    if inputs <= outputs:
+        one, other = _shifted(x, side, padding, slope.shape), slope
+        order = 0, 1, 2, 3
+    else:
+        one, other = _shifted(slope, side, side - 1 - padding, x.shape)[::-1], x
+        order = 0, 1, 3, 2
+    groups = math.gcd(len(x), _GROUPS)
+    laid = jnp.concatenate(one, axis=-1)
     to_weight = jnp.einsum(
         "gni,gno->gio",
-        jnp.concatenate(seen, axis=-1).reshape(groups, -1, side * side * x.shape[-1]),
-        slope.reshape(groups, -1, outputs),
+        laid.reshape(groups, -1, laid.shape[-1]),
+        other.reshape(groups, -1, other.shape[-1]),
         preferred_element_type=jnp.float32,
     ).sum(axis=0)
-    return to_x, to_weight.reshape(weight.shape).astype(weight.dtype)
+    to_weight = to_weight.reshape(side, side, min(inputs, outputs), -1).transpose(order)
+    return to_x, to_weight.astype(weight.dtype)
+
+
+def _shifted(x: jax.Array, side: int, padding: int, shape: tuple[int, ...]) -> list[jax.Array]:
+    """What each place of a kernel sees."""
+    _, height, width, _ = shape
+    x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    return [x[:, i : i + height, j : j + width] for i in range(side) for j in range(side)]
 
 
 _conv.defvjp(_conv_forward, _conv_backward)
