@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from memory_maze import TASKS
@@ -46,7 +47,8 @@ def test_vtrace_clips_ratios_and_ends_where_nothing_follows():
     values, rewards = jnp.array([1.0, 5.0, 2.0]), jnp.array([1.0, 3.0])
     result = vtrace(values, rewards, jnp.array([0.0, 0.9]), jnp.array([0.5, 7.0]))
     np.testing.assert_allclose(result.targets, [1 + 0.5 * (1 - 1), 5 + (3 + 0.9 * 2 - 5)], rtol=1e-6)
-    np.testing.assert_allclose(result.advantages, [0.5 * (1 - 1), 3 + 0.9 * 2 - 5], rtol=1e-6)
+    np.testing.assert_allclose(result.advantages, [1 - 1, 3 + 0.9 * 2 - 5], rtol=1e-6)
+    np.testing.assert_allclose(result.ratios, [0.5, 1], rtol=1e-6)
 
 
 def make_sequence(network, config, key, count=6):
@@ -91,6 +93,37 @@ def test_the_update_makes_rewarded_actions_likelier():
     for _ in range(5):
         network, state, _ = update(network, state, batch, config)
     assert likelihood(network) > before + 0.05
+
+
+def test_no_more_is_learned_from_actions_whose_chance_has_changed_enough():
+    network = Network(jax.random.key(0), DEBUG)
+    config = dataclasses.replace(DEBUG, trust=0.2, entropy=0.0, value_cost=0.0)
+    sequence = make_sequence(network, config, jax.random.key(1))
+    sequence = sequence._replace(
+        sights=sequence.sights._replace(reward=jnp.ones_like(sequence.sights.reward))
+    )
+    step = eqx.filter_jit(eqx.filter_grad(lambda network, sequence: loss(network, sequence, config).policy))
+    taken = jax.nn.one_hot(sequence.actions, 6)
+    size = {
+        change: float(
+            optax.tree.norm(step(network, sequence._replace(logits=sequence.logits - change * taken)))
+        )
+        for change in (0.0, 0.1, 1.0)  # by how much actions, which were all good, are likelier now
+    }
+    assert size[0.1] > 0.5 * size[0.0] > 0
+    assert size[1.0] == 0
+
+
+def test_the_entropy_bonus_changes_on_the_way():
+    network = Network(jax.random.key(0), DEBUG)
+    config = dataclasses.replace(DEBUG, entropy=0.01, last_entropy=0.001, decay_steps=100)
+    sequence = make_sequence(network, config, jax.random.key(1))
+    for progress, scale in ((0.0, 0.01), (0.5, 0.0055), (1.0, 0.001)):
+        parts = loss(network, sequence, config, progress)
+        bonus = parts.policy + config.value_cost * parts.value - parts.total
+        assert float(bonus) == pytest.approx(scale * float(parts.entropy), rel=1e-3)
+    with pytest.raises(ValueError, match="last_entropy needs decay_steps"):
+        dataclasses.replace(DEBUG, last_entropy=0.001)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from memory_maze.agents.returns import vtrace
+from memory_maze.agents.returns import Vtrace, vtrace
 from memory_maze.models.cores import Carry, Core, make_core
 from memory_maze.models.nets import Linear, ResNet
 from memory_maze.options import ACTIONS
@@ -31,6 +31,10 @@ class Config:
     """Lambda of the value targets."""
     entropy: float = 0.001
     """Scale of the entropy bonus."""
+    last_entropy: float | None = None
+    """Let it go to this over `decay_steps`; by default it stays."""
+    trust: float | None = None
+    """Learn no more from an action once its chance has changed by this share (PPO's clipping)."""
     value_cost: float = 0.5
     """Scale of the value loss."""
     learning_rate: float = 2e-4
@@ -69,6 +73,8 @@ class Config:
             raise ValueError(
                 f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
             )
+        if self.last_entropy is not None and self.decay_steps is None:
+            raise ValueError("last_entropy needs decay_steps: over how many actions it is to be reached")
 
 
 PRESETS = {
@@ -170,8 +176,8 @@ class Losses(NamedTuple):
     entropy: jax.Array
 
 
-def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
-    """What the update makes smaller."""
+def loss(network: Network, sequence: Sequence, config: Config, progress: jax.Array | float = 0.0) -> Losses:
+    """What the update makes smaller; `progress` is the share of the decay that is over."""
     logits, values = network.unroll(sequence.carry, sequence.sights)
     now, then = jax.nn.log_softmax(logits[:-1]), jax.nn.log_softmax(sequence.logits)
     log_now, log_then = (_pick(log, sequence.actions) for log in (now, then))
@@ -184,11 +190,22 @@ def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
         jnp.exp(jax.lax.stop_gradient(log_now) - log_then),
         config.decay,
     )
-    policy = -(log_now * result.advantages * counts).mean()
+    policy = -(_gain(log_now, log_then, result, config.trust) * counts).mean()
     value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
     entropy = -((jnp.exp(now) * now).sum(axis=-1) * counts).mean()
-    total = policy + config.value_cost * value - config.entropy * entropy
+    last = config.entropy if config.last_entropy is None else config.last_entropy
+    scale = config.entropy + (last - config.entropy) * progress
+    total = policy + config.value_cost * value - scale * entropy
     return Losses(total, policy, value, entropy)
+
+
+def _gain(log_now: jax.Array, log_then: jax.Array, result: Vtrace, trust: float | None) -> jax.Array:
+    """(T, B): what its gradient makes the policy prefer."""
+    if trust is None:
+        return log_now * result.ratios * result.advantages
+    ratios = jnp.exp(log_now - log_then)
+    clipped = jnp.clip(ratios, 1 - trust, 1 + trust)
+    return jnp.minimum(ratios * result.advantages, clipped * result.advantages)
 
 
 def _pick(logs: jax.Array, actions: jax.Array) -> jax.Array:
@@ -206,12 +223,17 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def update(
-    network: Network, optimizer_state: Any, batch: Sequence, config: Config, axis: str | None = None
+    network: Network,
+    optimizer_state: Any,
+    batch: Sequence,
+    config: Config,
+    progress: jax.Array | float = 0.0,
+    axis: str | None = None,
 ) -> tuple[Network, Any, dict[str, jax.Array]]:
     """One gradient step; with the name of a mapped axis, on the sequences of all devices together."""
 
     def total_loss(network: Network) -> tuple[jax.Array, Losses]:
-        losses = loss(network, batch, config)
+        losses = loss(network, batch, config, progress)
         return losses.total, losses
 
     gradients, losses = eqx.filter_grad(total_loss, has_aux=True)(network)

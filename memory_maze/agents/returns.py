@@ -12,6 +12,7 @@ class Vtrace(NamedTuple):
 
     targets: jax.Array  # (T, ...) for the values
     advantages: jax.Array  # (T, ...) for the policy
+    ratios: jax.Array  # (T, ...) clipped: weights of the advantages
 
 
 def vtrace(
@@ -43,5 +44,4 @@ def vtrace(
     corrections, _ = lax.associative_scan(join, (errors, discounts * decay * clipped), reverse=True)
     targets = values[:-1] + corrections
     later = jnp.concatenate([decay * targets[1:] + (1 - decay) * values[1:-1], values[-1:]])
-    advantages = clipped * (rewards + discounts * later - values[:-1])
-    return Vtrace(targets, advantages)
+    return Vtrace(targets, rewards + discounts * later - values[:-1], clipped)
