@@ -13,7 +13,7 @@ from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear
 _STRIDE = 2
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
-_GROUPS = 64  # of pictures, whose gradients are computed apart
+_GROUPS, _NUMBERS = 64, 2**23  # at most, of pictures whose gradients are computed apart, and in all of these
 
 
 def to_numbers(images: jax.Array, shrink: int = 1) -> jax.Array:
@@ -165,8 +165,8 @@ def _conv_backward(padding: int, kept: Any, slope: jax.Array) -> tuple[jax.Array
     else:
         one, other = _shifted(slope, side, side - 1 - padding, x.shape)[::-1], x
         order = 0, 1, 3, 2
-    groups = math.gcd(len(x), _GROUPS)
     laid = jnp.concatenate(one, axis=-1)
+    groups = _count_groups(len(x), laid.shape[-1] * other.shape[-1])
     to_weight = jnp.einsum(
         "gni,gno->gio",
         laid.reshape(groups, -1, laid.shape[-1]),
@@ -175,6 +175,14 @@ def _conv_backward(padding: int, kept: Any, slope: jax.Array) -> tuple[jax.Array
     ).sum(axis=0)
     to_weight = to_weight.reshape(side, side, min(inputs, outputs), -1).transpose(order)
     return to_x, to_weight.astype(weight.dtype)
+
+
+def _count_groups(pictures: int, numbers: int) -> int:
+    """How many parts of a batch keep a GPU busy, if each makes so many numbers, which are added up."""
+    groups = math.gcd(pictures, _GROUPS)
+    while groups > 1 and groups * numbers > _NUMBERS:
+        groups //= 2
+    return groups
 
 
 def _shifted(x: jax.Array, side: int, padding: int, shape: tuple[int, ...]) -> list[jax.Array]:
