@@ -40,11 +40,13 @@ class Config:
     learning_rate: float = 2e-4
     """Adam's step size."""
     decay_steps: int | None = None
-    """Let the step size fall to a tenth over so many actions; by default it stays."""
+    """Let the step size fall over so many actions; by default it stays."""
+    last_rate: float = 0.1
+    """What is left of it then."""
     epsilon: float = 1e-7
     """Adam's epsilon."""
     momentum: float = 0.9
-    """Decay of Adam's mean of gradients; the paper does not tell it."""
+    """Decay of Adam's mean of gradients. The paper does not tell it; SEED RL, its program, has 0."""
     max_gradient: float = 40.0
     """Norm at which gradients are clipped."""
     core: str = "lstm"
@@ -217,7 +219,7 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     rate: Any = config.learning_rate
     if config.decay_steps is not None:
         updates = config.decay_steps // (config.sequences * config.length)
-        rate = optax.linear_schedule(rate, 0.1 * rate, updates)
+        rate = optax.linear_schedule(rate, config.last_rate * rate, updates)
     adam = optax.adam(rate, b1=config.momentum, eps=config.epsilon)
     return optax.chain(optax.clip_by_global_norm(config.max_gradient), adam)
 
