@@ -2,7 +2,8 @@
 
 Models and probes learn as in `memory-maze probe`, from scenes that are drawn on the device, alone on the
 machine, after everything is compiled. Parts of a step are timed alone too: the pictures, the model's loss,
-and its gradient; the rest are the probes and the optimizers. On GPUs the longest kernels are listed.
+and its gradient; the rest are the probes and the optimizers. On GPUs kernels are counted and added up, in all
+and by kind, and the longest are listed: where they take less time than a step, there are too many small ones.
 Writes results/probing-speed-gpu.json (or -cpu.json).
 """
 
@@ -37,6 +38,13 @@ from memory_maze.probing.train import begin, make_update
 
 console = Console()
 PARTS = ("pictures", "forward", "gradient")
+KINDS = {
+    "convolutions": ("fprop", "dgrad", "wgrad", "cudnn"),
+    "products": ("gemm", "nvjet", "cutlass", "dot"),
+    "moves": ("concatenate", "pad", "Padding", "transpose", "copy", "slice", "memcpy", "Mem", "convert"),
+    "sums": ("reduce", "softmax"),
+}
+NO_KERNELS: dict[str, Any] = {"kernels": None, "kinds_ms": {}, "kernels_ms": {}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +115,14 @@ def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
         jax.block_until_ready(step())
         first = time.perf_counter() - start
         seconds = time_calls(step, config.seconds)
-        kernels = list_kernels(step, config.kernels) if jax.default_backend() == "gpu" else {}
+        kernels = list_kernels(step, config.kernels) if jax.default_backend() == "gpu" else NO_KERNELS
     return {
         "steps_per_second": 1 / seconds,
         "step_ms": 1e3 * seconds,
         "hours_for_a_million": 1e6 * seconds / 3600,
         "first_seconds": first,
         "parts": parts,
-        "kernels_ms": kernels,
+        **kernels,
     }
 
 
@@ -129,23 +137,33 @@ def time_calls(call: Callable[[], Any], seconds: float) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def list_kernels(call: Callable[[], Any], most: int) -> dict[str, float]:
-    """Milliseconds of the kernels of one call, the longest first."""
+def list_kernels(call: Callable[[], Any], most: int) -> dict[str, Any]:
+    """How many kernels a call has, and their milliseconds: by kind, and of the longest."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(call())
         (file,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
         profile = jax.profiler.ProfileData.from_file(file)
-    total: collections.Counter[str] = collections.Counter()
+    times: collections.Counter[str] = collections.Counter()
+    kinds: collections.Counter[str] = collections.Counter()
+    count = 0
     for plane in profile.planes:
         for line in plane.lines if "GPU" in plane.name else ():
             for event in line.events if "Stream" in line.name else ():
-                total[event.name] += event.duration_ns / 1e6
-    return {"all": sum(total.values()), **dict(total.most_common(most))}
+                times[event.name] += event.duration_ns / 1e6
+                kinds[find_kind(event.name)] += event.duration_ns / 1e6
+                count += 1
+    longest = {"all": sum(times.values()), **dict(times.most_common(most))}
+    return {"kernels": count, "kinds_ms": dict(kinds.most_common()), "kernels_ms": longest}
+
+
+def find_kind(kernel: str) -> str:
+    """What a kernel does, by its name."""
+    return next((kind for kind, names in KINDS.items() if any(name in kernel for name in names)), "others")
 
 
 def print_results(results: dict[str, Any]) -> None:
-    table = Table("model", "steps/s", "hours for 1M", "ms a step", *PARTS, "first, s")
+    table = Table("model", "steps/s", "hours for 1M", "ms a step", "kernels, ms", *PARTS, "first, s")
     for name, figures in results.items():
         parts = [f"{figures['parts'][f'{part}_ms']:.1f}" for part in PARTS]
         table.add_row(
@@ -153,6 +171,7 @@ def print_results(results: dict[str, Any]) -> None:
             f"{figures['steps_per_second']:.1f}",
             f"{figures['hours_for_a_million']:.1f}",
             f"{figures['step_ms']:.1f}",
+            f"{figures['kernels']}, {figures['kernels_ms'].get('all', 0):.1f}" if figures["kernels"] else "-",
             *parts,
             f"{figures['first_seconds']:.0f}",
         )

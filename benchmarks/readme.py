@@ -44,6 +44,7 @@ TABLES = {
     "results/online": online_table,
     "results/training-gpu.json": benchmarks.training_note,
     "results/probing": probing_table,
+    "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
     "results/serve-cpu.json": benchmarks.serve_table,
 }
 
