@@ -135,21 +135,21 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     printed = capsys.readouterr().out
     assert "33.9 ± 0.4" in printed
     assert "22.0 ± 2.8" in printed
-    names = ["curves.png", "episode.png", "report.md", "scores.json"]
-    assert sorted(path.name for path in out.iterdir()) == names
-    page = (out / "report.md").read_text()
+    names = ["online-curves.png", "online-episode.png", "online.md", "online.json"]
+    assert {path.name for path in out.iterdir()} == set(names)
+    page = (out / "online.md").read_text()
     assert "| Oracle | paper | 34.8 | 58.0 | 74.5 | 87.7 |" in page
     assert "| 9x9 | 1 | 100M | 2.0 h | 14,000 | 1 cpu | 2026-11-15 | 01234567 |" in page
     assert "standard deviation" in page
-    assert set(re.findall(r"\]\((.*?)\)", page)) == {"curves.png", "episode.png"}
-    scores = json.loads((out / "scores.json").read_text())
+    assert set(re.findall(r"\]\((.*?)\)", page)) == {"online-curves.png", "online-episode.png"}
+    scores = json.loads((out / "online.json").read_text())
     cell = next(row for row in scores["rows"] if row["engine"] == "JAX")["scores"]["9x9"]
     assert (cell["mean"], cell["runs"], cell["episodes"], cell["error_over"]) == (22.0, 2, 200, "runs")
     assert cell["error"] == pytest.approx(np.std([20, 24], ddof=1))
     assert cell["share_of_oracle"] == pytest.approx(22 / 34.8)
     assert len(scores["runs"]) == 6
-    assert str(tmp_path) not in page + (out / "scores.json").read_text()
-    for name in ("curves.png", "episode.png"):
+    assert str(tmp_path) not in page + (out / "online.json").read_text()
+    for name in ("online-curves.png", "online-episode.png"):
         image = imageio.imread(out / name)
         assert min(image.shape[:2]) > 400
         assert image[..., :3].std() > 10
@@ -169,9 +169,9 @@ def test_engines_are_compared_in_the_mazes_that_both_were_played_in(tmp_path):
     assert low < found.change < high
     assert high - low < 0.03, "the same mazes differ less than their scores"
     main(["report", "online", str(save(tmp_path / "online", result)), "--out", str(tmp_path / "report")])
-    page = (tmp_path / "report" / "report.md").read_text()
+    page = (tmp_path / "report" / "online.md").read_text()
     assert f"| 50 | {found.jax:.2f} | {found.mujoco:.2f} | {found.change:+.1%} (" in page
-    scores = json.loads((tmp_path / "report" / "scores.json").read_text())
+    scores = json.loads((tmp_path / "report" / "online.json").read_text())
     assert scores["runs"][0]["engines"]["episodes"] == 50
 
 
@@ -228,8 +228,8 @@ def test_what_was_never_evaluated_has_no_figure_of_episodes(tmp_path):
     out = tmp_path / "report"
     save(tmp_path / "online", make_result(evaluations=[]))
     main(["report", "online", str(tmp_path / "online"), "--out", str(out)])
-    assert sorted(path.name for path in out.iterdir()) == ["curves.png", "report.md", "scores.json"]
-    assert "episode.png" not in (out / "report.md").read_text()
+    assert {path.name for path in out.iterdir()} == set(["online-curves.png", "online.md", "online.json"])
+    assert "online-episode.png" not in (out / "online.md").read_text()
 
 
 def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):

@@ -68,9 +68,9 @@ def test_scores_are_means_over_episodes_beside_the_papers(folder, tmp_path, caps
     out = tmp_path / "report"
     report(folder, "--out", out)
     assert "35.0 ± 2." in capsys.readouterr().out
-    text = (out / "report.md").read_text()
-    names = ["episode.png", "report.md", "scores.json", "scores.png"]
-    assert sorted(path.name for path in out.iterdir()) == names
+    text = (out / "human.md").read_text()
+    names = ["human-episode.png", "human.md", "human.json", "human-scores.png"]
+    assert {path.name for path in out.iterdir()} == set(names)
     sizes, rows = read_table(text, "score")
     assert sizes == list(TASKS)
     low, high = rows["95 % interval"][0].split(" to ")
@@ -92,7 +92,7 @@ def test_scores_are_means_over_episodes_beside_the_papers(folder, tmp_path, caps
         "Ann": ["2", "31.0 ± 0.7 (n=2)", "-", "-", "-"],
         "Ben": ["3", "39.0 ± 2.1 (n=2)", "-", "-", "60.0 (n=1)"],
     }
-    scores = json.loads((out / "scores.json").read_text())
+    scores = json.loads((out / "human.json").read_text())
     small, large = scores["sizes"]
     assert (small["size"], small["mean"], small["episodes"], small["players"]) == ("9x9", 35, 4, 2)
     # The error of the mean of four that are drawn again: their standard deviation over the root of 4.
@@ -102,7 +102,7 @@ def test_scores_are_means_over_episodes_beside_the_papers(folder, tmp_path, caps
     assert (large["mean"], large["std_error"], large["interval_95"]) == (60, None, None)
     assert scores["players"][0]["scores"]["9x9"]["mean"] == 31
     assert sorted(one["score"] for one in scores["episodes"]) == [30, 32, 36, 42, 60]
-    for name in ("episode.png", "scores.png"):
+    for name in ("human-episode.png", "human-scores.png"):
         image = imageio.imread(out / name)
         assert min(image.shape[:2]) > 400
         assert image[..., :3].std() > 10
@@ -150,7 +150,7 @@ def test_practice_is_left_out_and_counted(folder, tmp_path, capsys):
         record(folder, "Cleo", score=1, practice=True)
     report(folder, "--out", tmp_path / "report")
     assert "left out: 3 of practice" in capsys.readouterr().out
-    text = (tmp_path / "report" / "report.md").read_text()
+    text = (tmp_path / "report" / "human.md").read_text()
     assert "Left out: 3 episodes of practice." in text
     assert "Cleo" not in text
     assert read_table(text, "score")[1]["People"][0].startswith("35.0 ± 2.")
@@ -178,7 +178,7 @@ def test_damaged_records_are_named_and_the_others_reported(folder, tmp_path, dam
     report(folder, "--out", tmp_path / "report")
     printed = capsys.readouterr().out
     assert f"left out: {path}: not the record of an episode" in printed.replace("\n", "")
-    text = (tmp_path / "report" / "report.md").read_text()
+    text = (tmp_path / "report" / "human.md").read_text()
     assert f"damaged: {path.name}." in text
     assert "Cleo" not in text
     assert read_table(text, "score")[1]["People"][0].startswith("35.0 ± 2.")
@@ -190,14 +190,14 @@ def test_anonymous_players_are_numbered_by_their_first_episodes(tmp_path, capsys
     record(tmp_path / "in", "Ann", score=20)
     record(tmp_path / "in", "Zoe", score=30)
     report(tmp_path / "in", "--anonymous", "--out", tmp_path / "out")
-    text = (tmp_path / "out" / "report.md").read_text()
+    text = (tmp_path / "out" / "human.md").read_text()
     _, players = read_table(text, "player")
     assert players == {
         "P1": ["1", "-", "-", "-", "10.0 (n=1)"],
         "P2": ["1", "20.0 (n=1)", "-", "-", "-"],
         "P3": ["1", "30.0 (n=1)", "-", "-", "-"],
     }
-    everything = capsys.readouterr().out + text + (tmp_path / "out" / "scores.json").read_text()
+    everything = capsys.readouterr().out + text + (tmp_path / "out" / "human.json").read_text()
     for word in ("Ann", "Yan", "Zoe", "T00"):
         assert word not in everything, word
 
@@ -226,7 +226,7 @@ def test_other_tasks_are_not_beside_the_papers(tmp_path):
     record(tmp_path, task=make_task(9, objects=1), score=9)
     record(tmp_path, task=make_task(9, objects=3, max_rooms=2), score=7)
     report(tmp_path, "--out", tmp_path / "report")
-    text = (tmp_path / "report" / "report.md").read_text()
+    text = (tmp_path / "report" / "human.md").read_text()
     sizes, rows = read_table(text, "score")
     assert sizes == [
         "7x7",
@@ -241,7 +241,7 @@ def test_other_tasks_are_not_beside_the_papers(tmp_path):
     assert rows["People"] == ["5.0", "-", "9.0", "3.0", "7.0", "-", "-", "-"]
     assert rows["Human, the paper's"][:5] == ["-", "26.4 ± 1.6", "-", "-", "-"]
     assert set(rows["share of the Oracle"]) == {"-"}
-    scores = json.loads((tmp_path / "report" / "scores.json").read_text())
+    scores = json.loads((tmp_path / "report" / "human.json").read_text())
     assert not any("paper" in size for size in scores["sizes"])
 
 
@@ -253,7 +253,7 @@ def test_names_are_shown_as_they_are(tmp_path, capsys):
     printed = capsys.readouterr().out
     for name in names:
         assert name in printed
-    text = (tmp_path / "report" / "report.md").read_text()
+    text = (tmp_path / "report" / "human.md").read_text()
     assert r"| \<b\>Ben\</b\> | 1 |" in text
     assert r"| a\|b | 1 |" in text
 
@@ -285,6 +285,6 @@ def test_what_was_played_is_reported(tmp_path):
     (found,) = human.find_recordings([tmp_path]).counted
     assert found == played
     report(tmp_path, "--out", tmp_path / "report")
-    (size,) = json.loads((tmp_path / "report" / "scores.json").read_text())["sizes"]
+    (size,) = json.loads((tmp_path / "report" / "human.json").read_text())["sizes"]
     assert (size["size"], size["mean"]) == ("7x7, 104 steps", game.score)
     assert size["rewards_per_100_steps"] == [len([step for step in game.reward_steps if step <= 100])]

@@ -245,9 +245,9 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "86.0" in printed
     assert "(n=2)" in printed
     assert "Rows with * have a state" in " ".join(printed.split())
-    names = ["bars.png", "curves.png", "report.md", "scores.json", "steps.png"]
-    assert sorted(path.name for path in out.iterdir()) == names
-    page = (out / "report.md").read_text()
+    names = ["probing-bars.png", "probing-curves.png", "probing.md", "probing.json", "probing-steps.png"]
+    assert {path.name for path in out.iterdir()} == set(names)
+    page = (out / "probing.md").read_text()
     assert "| model | from | 9x9 walls | 15x15 walls | 9x9 objects | 15x15 objects |" in page
     assert "| Constant baseline | paper | 80.8 | 78.3 | 23.9 | 64.8 |" in page
     origin = "967 | 1 cpu | 2026-11-15 | 01234567 |"
@@ -257,8 +257,12 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "| 700 of 1,500 |" in page
     assert "second half" in page
     assert "Rows with * have a state" in page
-    assert set(re.findall(r"\]\((.*?)\)", page)) == {"bars.png", "curves.png", "steps.png"}
-    scores = json.loads((out / "scores.json").read_text())
+    assert set(re.findall(r"\]\((.*?)\)", page)) == {
+        "probing-bars.png",
+        "probing-curves.png",
+        "probing-steps.png",
+    }
+    scores = json.loads((out / "probing.json").read_text())
     (row,) = (row for row in scores["rows"] if row["model"] == RSSM)
     cell = row["scores"]["9x9 walls"]
     assert (row["title"], row["source"], row["state_size"]) == ("RSSM (TBTT)", "ours", 512)
@@ -267,8 +271,8 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert row["scores"]["15x15 walls"]["error_over"] == "trajectories"
     assert len(scores["runs"]) == 8
     assert scores["runs"][1]["hours_for_million_steps"] == pytest.approx(111.1, abs=0.1)
-    assert str(tmp_path) not in page + (out / "scores.json").read_text()
-    for name in ("bars.png", "curves.png", "steps.png"):
+    assert str(tmp_path) not in page + (out / "probing.json").read_text()
+    for name in ("probing-bars.png", "probing-curves.png", "probing-steps.png"):
         image = imageio.imread(out / name)
         assert min(image.shape[:2]) > 400
         assert image[..., :3].std() > 10
@@ -370,9 +374,9 @@ def test_curves_are_means_of_runs(results):
 def test_what_there_is_nothing_for_is_not_drawn(tmp_path):
     out = tmp_path / "report"
     main(["report", "probing", str(save(tmp_path / "one", make_constant())), "--out", str(out)])
-    names = ["bars.png", "report.md", "scores.json", "steps.png"]
-    assert sorted(path.name for path in out.iterdir()) == names
-    assert "curves.png" not in (out / "report.md").read_text()
+    names = ["probing-bars.png", "probing.md", "probing.json", "probing-steps.png"]
+    assert {path.name for path in out.iterdir()} == set(names)
+    assert "probing-curves.png" not in (out / "probing.md").read_text()
     empty = group([make_result(evaluation={})])
     assert probing_figures.draw_bars(make_rows(empty)) is None
     assert probing_figures.draw_steps(empty) is None
@@ -455,8 +459,8 @@ def test_depths_of_probes_are_beside_each_other(tmp_path):
     made += [make(4, title="RSSM, untrained"), make_constant()]
     folder = save(tmp_path / "results", *made)
     main(["report", "probing", str(folder), "--out", str(tmp_path / "report")])
-    assert (tmp_path / "report" / "depths.png").exists()
-    assert "depths.png" in (tmp_path / "report" / "report.md").read_text()
+    assert (tmp_path / "report" / "probing-depths.png").exists()
+    assert "probing-depths.png" in (tmp_path / "report" / "probing.md").read_text()
     figure = probing_figures.draw_depths(group(find_results([folder])))
     axes = figure.axes[0]
     lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}

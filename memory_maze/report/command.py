@@ -26,9 +26,8 @@ class Report:
     results/online or results/probing. Of people: folders of recordings, or of `memory-maze serve`; by default
     --recordings."""
     out: Path | None = None
-    """Folder for report.md, scores.json, and figures: curves.png and episode.png of agents; bars.png,
-    steps.png, curves.png and depths.png of models; episode.png and scores.png of people; or for index.html.
-    Needs `pip install "memory-maze[plots]"`."""
+    """Folder for tables (online.md), plain data (online.json), and figures (online-curves.png, ...), named
+    after what is reported; or for index.html. Needs `pip install "memory-maze[plots]"`."""
     results: Path = Path("results")
     """Folder with online, probing and the files of benchmarks."""
     recordings: Path = Path("recordings")
@@ -64,7 +63,7 @@ class Report:
         if self.out is None:
             return []
         blocks = online_blocks(groups, self._read_oracle())
-        return write_report(self.out, "Online benchmark", blocks, describe_scores(rows, groups))
+        return self._write("Online benchmark", blocks, describe_scores(rows, groups))
 
     def _report_probing(self) -> list[Path]:
         from memory_maze.report.blocks import probing_blocks
@@ -82,8 +81,8 @@ class Report:
         console.print(make_table(rows, columns(groups), console.width))
         if self.out is None:
             return []
-        title, scores = "Offline probing benchmarks", describe_scores(rows, groups)
-        return write_report(self.out, title, probing_blocks(groups), scores)
+        scores = describe_scores(rows, groups)
+        return self._write("Offline probing benchmarks", probing_blocks(groups), scores)
 
     def _report_human(self) -> list[Path]:
         from memory_maze.report import human
@@ -101,7 +100,7 @@ class Report:
         if self.out is None:
             return []
         scores = human.describe_scores(found, sizes, anonymous=self.anonymous)
-        return write_report(self.out, "People", human_blocks(found, sizes, self._read_oracle()), scores)
+        return self._write("People", human_blocks(found, sizes, self._read_oracle()), scores)
 
     def _write_page(self) -> list[Path]:
         from memory_maze.report.page import write_page
@@ -117,6 +116,17 @@ class Report:
             console.print(f"not in the page: {text}", soft_wrap=True, markup=False)
         return [made.path]
 
+    def _write(self, title: str, blocks: Sequence[Any], scores: dict[str, Any]) -> list[Path]:
+        """Writes the tables and the figures that there is something for; returns where they are."""
+        from memory_maze.files import replacing
+        from memory_maze.report.markup import write_markdown
+
+        assert self.out is not None
+        page, *pictures = write_markdown(self.out / f"{self.what}.md", title, blocks)
+        with replacing(self.out / f"{self.what}.json") as path:
+            path.write_text(json.dumps(scores, indent=1) + "\n")
+        return [page, self.out / f"{self.what}.json", *pictures]
+
     def _read_oracle(self) -> dict[str, list[float]]:
         from memory_maze.report.blocks import read_oracle
 
@@ -127,14 +137,3 @@ def warn_of_damage(damaged: Iterable[str]) -> None:
     """Names every record that is left out."""
     for text in damaged:
         console.print(f"left out: {text}", soft_wrap=True, markup=False, style="yellow")
-
-
-def write_report(out: Path, title: str, blocks: Sequence[Any], scores: dict[str, Any]) -> list[Path]:
-    """Writes the tables and the figures that there is something for; returns where they are."""
-    from memory_maze.files import replacing
-    from memory_maze.report.markup import write_markdown
-
-    page, *pictures = write_markdown(out / "report.md", title, blocks)
-    with replacing(out / "scores.json") as path:
-        path.write_text(json.dumps(scores, indent=1) + "\n")
-    return [page, out / "scores.json", *pictures]

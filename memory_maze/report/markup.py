@@ -50,15 +50,15 @@ def drop_empty(blocks: Sequence[Block]) -> list[Block]:
 
 
 def write_markdown(page: Path, title: str, blocks: Sequence[Block]) -> list[Path]:
-    """Writes a report and the pictures beside it; returns where they are."""
+    """Writes a report and the pictures beside it, named after it; returns where they are."""
     parts, written = [f"# {title}"], []
     for one in drop_empty(blocks):
         if isinstance(one, Picture):
-            place = page.parent / one.name
+            place = page.parent / f"{page.stem}-{one.name}"
             with replacing(place) as path:
                 one.figure.savefig(path, format="png")
             written.append(place)
-            parts.append(f"![{one.caption}]({one.name})\n\n{one.caption}")
+            parts.append(f"![{one.caption}]({place.name})\n\n{one.caption}")
         else:
             parts.append(one.rstrip())
     with replacing(page) as path:
