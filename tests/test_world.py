@@ -1,7 +1,5 @@
 """World models: pictures to vectors and back, the recurrent state space model, the loop under it."""
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -102,13 +100,18 @@ def test_pictures_become_vectors_and_come_back():
 def test_strided_convolutions_are_what_others_make_of_them(pixels, side):
     x = jax.random.normal(jax.random.key(0), (2, pixels, pixels, 3))
     weight = jax.random.normal(jax.random.key(1), (side, side, 3, 5))
-    pairs = [(double, jax.lax.conv_transpose)] + (
-        [(halve, jax.lax.conv_general_dilated)] if side == 4 else []
-    )
+    bias = jax.random.normal(jax.random.key(3), (5,))
+    pairs = [(double, jax.lax.conv_transpose)]
+    if side == 4:
+        pairs.append((lambda x, weight, bias: halve(x, weight) + bias, jax.lax.conv_general_dilated))
     for ours, convolve in pairs:
-        theirs = functools.partial(convolve, dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        results, pull = jax.vjp(ours, x, weight)
-        wanted, pull_wanted = jax.vjp(lambda x, weight: theirs(x, weight, (2, 2), "VALID"), x, weight)  # noqa: B023
+
+        def theirs(x, weight, bias, convolve=convolve):
+            order = ("NHWC", "HWIO", "NHWC")
+            return convolve(x, weight, (2, 2), "VALID", dimension_numbers=order) + bias
+
+        results, pull = jax.vjp(ours, x, weight, bias)
+        wanted, pull_wanted = jax.vjp(theirs, x, weight, bias)
         np.testing.assert_allclose(results, wanted, atol=1e-4)
         slope = jax.random.normal(jax.random.key(2), wanted.shape)
         for one, other in zip(pull(slope), pull_wanted(slope), strict=True):

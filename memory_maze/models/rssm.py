@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.nets import LayerNorm, Linear, lower, upper
+from memory_maze.models.nets import LayerNorm, Linear, elu, lower, upper
 from memory_maze.models.recurrence import Layer, unroll
 
 
@@ -131,7 +131,7 @@ class RSSM(eqx.Module):
         return Latent(deter, _draw(logits, jax.random.gumbel(key, logits.shape)))
 
     def _guess(self, deter: jax.Array) -> jax.Array:
-        return _split(self.prior(jax.nn.elu(self.guess(deter.astype(self.dtype)))), self.groups)
+        return _split(self.prior(elu(self.guess(deter.astype(self.dtype)))), self.groups)
 
 
 # The loop takes no weights but those of its layers: what it does is not part of the module.
@@ -147,14 +147,14 @@ def _step(
 ) -> tuple[Latent, Any]:
     (from_action, from_embed), (keep, noise) = inputs, given
     deter = _move(dtype, layers, Latent(keep * carry.deter, keep * carry.stoch), from_action)
-    hidden = jax.nn.elu(layers["see"](deter.astype(dtype)) + from_embed)
+    hidden = elu(layers["see"](deter.astype(dtype)) + from_embed)
     logits = _split(layers["posterior"](hidden), groups)
     state = Latent(deter, _draw(logits, noise))
     return state, (state, logits)
 
 
 def _move(dtype: Any, layers: Mapping[str, Layer], carry: Latent, from_action: jax.Array) -> jax.Array:
-    hidden = jax.nn.elu(layers["enter"](carry.stoch.astype(dtype)) + from_action)
+    hidden = elu(layers["enter"](carry.stoch.astype(dtype)) + from_action)
     both = jnp.concatenate([hidden, carry.deter.astype(dtype)], axis=-1)
     gate, candidate, update = jnp.split(layers["norm"](layers["gates"](both)), 3, axis=-1)
     candidate = jnp.tanh(jax.nn.sigmoid(gate) * candidate)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear
+from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear, elu
 
 _STRIDE = 2
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
@@ -45,9 +45,9 @@ class Encoder(eqx.Module):
     def __call__(self, images: jax.Array) -> jax.Array:
         x = _see(images).astype(self.dtype)
         for index, (weight, bias) in enumerate(self.convs):
-            weight = weight.astype(x.dtype)
+            weight, bias = weight.astype(x.dtype), bias.astype(x.dtype)
             x = halve(x, weight) if index else _conv(x, _fold_weight(_blacken(weight, 2)), 0)
-            x = jax.nn.elu(x + bias.astype(x.dtype))
+            x = elu(x + bias)
         return x.reshape(*images.shape[:-3], -1)
 
 
@@ -79,10 +79,10 @@ class Decoder(eqx.Module):
         """(N, 32, 32, 16) float32: folded, with black."""
         x = self.enter(x.astype(self.dtype)).reshape(math.prod(x.shape[:-1]), 1, 1, -1)
         for index, (weight, bias) in enumerate(self.convs[:-1]):
-            x = jax.nn.elu(x) if index else x
-            x = double(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
+            x = elu(x) if index else x
+            x = double(x, weight.astype(x.dtype), bias.astype(x.dtype))
         weight, bias = (_blacken(part.astype(x.dtype), -1) for part in self.convs[-1])
-        x = _conv(jax.nn.elu(x), _make_phases(weight), len(weight) // 2 - 1) + jnp.tile(bias, 4)
+        x = _conv(elu(x), _make_phases(weight), len(weight) // 2 - 1) + jnp.tile(bias, 4)
         return x.astype(jnp.float32)
 
 
@@ -116,13 +116,14 @@ def halve(x: jax.Array, weight: jax.Array) -> jax.Array:
     return _conv(fold(x[:, : height // 2 * 2, : width // 2 * 2]), _fold_weight(weight), 0)
 
 
-def double(x: jax.Array, weight: jax.Array) -> jax.Array:
+def double(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
     """A transposed convolution of stride 2, as one of stride 1 that makes squares of four pixels."""
     side = len(weight)
     _, height, width, _ = x.shape
     if height == width == 1:
-        return jnp.tensordot(x[:, 0, 0], weight[::-1, ::-1].transpose(2, 0, 1, 3), axes=1)
-    made = unfold(_conv(x, _make_phases(weight), (side + 1) // 2 - 1))
+        return jnp.tensordot(x[:, 0, 0], weight[::-1, ::-1].transpose(2, 0, 1, 3), axes=1) + bias
+    # The bias is added while it is one number for each channel: cuDNN does it on the way.
+    made = unfold(_conv(x, _make_phases(weight), (side + 1) // 2 - 1) + jnp.tile(bias, 4))
     return made[:, : 2 * height - 2 + side, : 2 * width - 2 + side]
 
 
@@ -215,7 +216,7 @@ class FlatEncoder(eqx.Module):
         return len(self.net.out.bias)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        return jax.nn.elu(self.net(to_numbers(images, self.shrink).reshape(*images.shape[:-3], -1)))
+        return elu(self.net(to_numbers(images, self.shrink).reshape(*images.shape[:-3], -1)))
 
 
 class FlatDecoder(eqx.Module):
