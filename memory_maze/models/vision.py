@@ -1,6 +1,5 @@
 """Pictures to vectors and back: the convolutions of Dreamer (Hafner et al. 2020), and small ones for CPUs."""
 
-import functools
 import math
 from typing import Any
 
@@ -13,7 +12,6 @@ from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear, elu
 _STRIDE = 2
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
-_GROUPS, _NUMBERS = 64, 2**23  # at most, of pictures whose gradients are computed apart, and in all of these
 
 
 def to_numbers(images: jax.Array, shrink: int = 1) -> jax.Array:
@@ -143,57 +141,15 @@ def _make_phases(weight: jax.Array) -> jax.Array:
     return weight.transpose(0, 2, 4, 1, 3, 5).reshape(half, half, inputs, 4 * outputs)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _conv(x: jax.Array, weight: jax.Array, padding: int) -> jax.Array:
-    """A convolution whose weights' gradient is a product of matrices: XLA's own is slow on GPUs."""
+    if padding:
+        # Apart, for XLA would move it into the gradient of the weights, and no longer see that it is one: it
+        # would then be a convolution with pictures as kernels, which takes ten times as long.
+        x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+        x = jax.lax.optimization_barrier(x)
     return jax.lax.conv_general_dilated(
-        x, weight, (1, 1), ((padding, padding),) * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-
-
-def _conv_forward(x: jax.Array, weight: jax.Array, padding: int) -> tuple[jax.Array, Any]:
-    return _conv(x, weight, padding), (x, weight)
-
-
-def _conv_backward(padding: int, kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, weight = kept
-    side, _, inputs, outputs = weight.shape
-    to_x = _conv(slope, weight[::-1, ::-1].swapaxes(2, 3), side - 1 - padding)
-    # Whichever has fewer numbers is laid out for all places of the kernel.
-    if inputs <= outputs:
-        one, other = _shifted(x, side, padding, slope.shape), slope
-        order = 0, 1, 2, 3
-    else:
-        one, other = _shifted(slope, side, side - 1 - padding, x.shape)[::-1], x
-        order = 0, 1, 3, 2
-    laid = jnp.concatenate(one, axis=-1)
-    groups = _count_groups(len(x), laid.shape[-1] * other.shape[-1])
-    to_weight = jnp.einsum(
-        "gni,gno->gio",
-        laid.reshape(groups, -1, laid.shape[-1]),
-        other.reshape(groups, -1, other.shape[-1]),
-        preferred_element_type=jnp.float32,
-    ).sum(axis=0)
-    to_weight = to_weight.reshape(side, side, min(inputs, outputs), -1).transpose(order)
-    return to_x, to_weight.astype(weight.dtype)
-
-
-def _count_groups(pictures: int, numbers: int) -> int:
-    """How many parts of a batch keep a GPU busy, if each makes so many numbers, which are added up."""
-    groups = math.gcd(pictures, _GROUPS)
-    while groups > 1 and groups * numbers > _NUMBERS:
-        groups //= 2
-    return groups
-
-
-def _shifted(x: jax.Array, side: int, padding: int, shape: tuple[int, ...]) -> list[jax.Array]:
-    """What each place of a kernel sees."""
-    _, height, width, _ = shape
-    x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    return [x[:, i : i + height, j : j + width] for i in range(side) for j in range(side)]
-
-
-_conv.defvjp(_conv_forward, _conv_backward)
 
 
 def _make_conv(key: jax.Array, side: int, inputs: int, outputs: int) -> tuple[jax.Array, jax.Array]:
