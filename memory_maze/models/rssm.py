@@ -20,6 +20,8 @@ import jax.numpy as jnp
 from memory_maze.models.nets import LayerNorm, Linear, elu, lower, upper
 from memory_maze.models.recurrence import Layer, unroll
 
+_MULTIPLE = 64  # of which sizes should be for products of matrices; others are padded, in every step
+
 
 class Latent(NamedTuple):
     """A state, also the carry. Leading axes are a batch, if there are any."""
@@ -108,16 +110,17 @@ class RSSM(eqx.Module):
         from_embed = lower(self.see, deter_size, embeds.astype(self.dtype))
         noise = jax.random.gumbel(key, (*resets.shape, self.groups, self.classes))
         keep = 1 - resets[..., None].astype(jnp.float32)
+        # Once, and not in every step: the type, and a size that GPUs like.
+        more = -len(self.enter.bias) % _MULTIPLE
         layers = {
-            "enter": upper(self.enter, stoch_size),
-            "gates": self.gates,
-            "see": upper(self.see, deter_size),
-            "posterior": self.posterior,
+            "enter": _widen_outputs(upper(self.enter, stoch_size), more),
+            "gates": _widen_inputs(self.gates, len(self.enter.bias), more),
+            "see": _widen_outputs(upper(self.see, deter_size), more),
+            "posterior": _widen_inputs(self.posterior, len(self.see.bias), more),
         }
-        # Once, and not in every step.
         layers = jax.tree.map(lambda leaf: leaf.astype(self.dtype), layers) | {"norm": self.norm}
         step = functools.partial(_step, self.groups, self.dtype)
-        inputs, given = (from_action, from_embed), (keep, noise)
+        inputs, given = (_widen(from_action, more), _widen(from_embed, more)), (keep, noise)
         carry, (states, posterior) = unroll(step, layers, Latent(*carry), inputs, given)
         return carry, states, Beliefs(posterior, self._guess(states.deter))
 
@@ -132,6 +135,23 @@ class RSSM(eqx.Module):
 
     def _guess(self, deter: jax.Array) -> jax.Array:
         return _split(self.prior(elu(self.guess(deter.astype(self.dtype)))), self.groups)
+
+
+def _widen(x: jax.Array, more: int) -> jax.Array:
+    """So many zeros at the end of the last axis."""
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, more)])
+
+
+def _widen_outputs(layer: Linear, more: int) -> Linear:
+    """With so many outputs that are 0."""
+    return jax.tree.map(lambda leaf: _widen(leaf, more), layer)
+
+
+def _widen_inputs(layer: Linear, at: int, more: int) -> Linear:
+    """With so many inputs, from the given one on, that do nothing."""
+    first, last = layer.weight[:at], layer.weight[at:]
+    zeros = jnp.zeros((more, layer.weight.shape[1]))
+    return eqx.tree_at(lambda layer: layer.weight, layer, jnp.concatenate([first, zeros, last]))
 
 
 # The loop takes no weights but those of its layers: what it does is not part of the module.
