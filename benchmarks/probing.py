@@ -35,8 +35,8 @@ class Config:
     """What to probe for."""
     preset: Literal["paper", "small", "debug"] = "paper"
     """Sizes of models, probes and batches."""
-    layers: int | None = None
-    """Hidden layers of the probes, for the paper's ablation; by default the preset's."""
+    depths: tuple[int, ...] = ()
+    """Hidden layers of further probes, for the paper's ablation; not of supervised models."""
     steps: int = 20_000
     """Gradient steps of each; the paper's are 1,000,000."""
     seed: int = 0
@@ -68,14 +68,13 @@ def main(config: Config) -> None:
 
 def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str, ...]) -> None:
     """One run."""
-    depth = [] if config.layers is None else [f"{config.layers}-layers"]
-    kind = [*targets, *depth] if model == "supervised" else depth
-    parts = [config.preset, model, *kind, task, str(config.seed)]
+    alone = model == "supervised"
+    parts = [config.preset, model, *(targets if alone else ()), task, str(config.seed)]
     folder = config.runs / "-".join(["probe", *parts])
     what = ["--task", task, "--data", data, "--preset", config.preset, "--targets", *targets]
     how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
-    if config.layers is not None:
-        how += ["--probe", f"layers={config.layers}"]
+    if config.depths and not alone:
+        how += ["--depths", *config.depths]
     call(config.minutes, "probe", model, *what, *how, "--out", folder)
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{'-'.join(parts)}.json") as path:

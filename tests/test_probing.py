@@ -445,6 +445,24 @@ def test_results_of_baselines_tell_what_was_changed(sets, tmp_path):
     assert result["training"]["steps"] == 0
 
 
+def test_further_probes_are_asked_beside_and_change_nothing(sets, tmp_path):
+    alone = call(sets, "rssm-tbtt", "--steps", "3", out=tmp_path / "alone")
+    beside = call(sets, "rssm-tbtt", "--steps", "3", "--depths", "0", "2", out=tmp_path / "beside")
+    assert alone["depths"] == {}
+    assert beside["evaluation"] == alone["evaluation"]
+    assert sorted(beside["depths"]) == ["0", "2"]
+    for found in beside["depths"].values():
+        for target in ("walls", "objects"):
+            assert found[target]["mean"] != alone["evaluation"][target]["mean"]
+            assert found[target]["std_error"] > 0
+    answers = ask(*load_run(tmp_path / "beside", sets[1]), sets[1], 0)
+    same = ask(*load_run(tmp_path / "alone", sets[1]), sets[1], 0)
+    np.testing.assert_array_equal(answers.places, same.places)
+    with pytest.raises(SystemExit):
+        call(sets, "supervised", "--targets", "walls", "--depths", "1", out=tmp_path / "none")
+    assert not (tmp_path / "none" / "checkpoints").exists()
+
+
 def test_data_of_npz_files_is_as_good(sets, tmp_path):
     main(["convert", str(sets[0].path), str(tmp_path / "npz"), "--format", "npz"])
     other = [data.load(tmp_path / "npz", split) for split in ("train", "eval")]

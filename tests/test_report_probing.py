@@ -469,6 +469,21 @@ def test_depths_of_probes_are_beside_each_other(tmp_path):
     assert lines["Constant baseline"][0][1] == 80.6
 
 
+def test_one_run_has_probes_of_several_depths(tmp_path):
+    depths = {str(layers): {"walls": {"mean": 80.0 + layers, "std_error": 0.1}} for layers in (0, 2)}
+    config = {"probe": probing.PROBE}
+    trained = make_result(walls=84.0, depths=depths, config=config)
+    untrained = make_result(walls=81.0, title="RSSM, untrained", depths=depths, config=config)
+    folder = save(tmp_path, trained, untrained, make_constant())
+    figure = probing_figures.draw_depths(group(find_results([folder])))
+    lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].get_lines()}
+    assert lines["RSSM (TBTT)"] == [[0, 80], [2, 82], [4, 84]]
+    assert lines["RSSM, untrained"] == [[0, 80], [2, 82], [4, 81]]
+    (broken,) = save(tmp_path / "broken", trained | {"depths": {"1": {"walls": {"mean": "x"}}}}).iterdir()
+    with pytest.raises(ValueError, match="damaged"):
+        find_results([broken])
+
+
 def test_one_depth_is_no_figure_of_depths(tmp_path):
     groups = group(find_results([save(tmp_path, make_result(), make_constant())]))
     assert probing_figures.draw_depths(groups) is None

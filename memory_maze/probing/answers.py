@@ -43,7 +43,8 @@ def load_run(folder: Path, dataset: Dataset) -> tuple[SequenceModel, dict[str, P
         settings and baselines.Config(**settings),
         tuple(described["targets"]),
         ProbeConfig(**described["probe"] | {"told": tuple(described["probe"]["told"])}),
-        OptimizerConfig(**described["optimizer"]),
+        optimizer=OptimizerConfig(**described["optimizer"]),
+        depths=tuple(described.get("depths", ())),  # older runs have none
         batch=1,
     )
     template = eqx.filter_eval_shape(begin, run, dataset.size, dataset.objects)

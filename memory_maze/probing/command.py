@@ -27,6 +27,8 @@ class Probing:
     """Other sizes of a baseline, as name=value: --set recurrent=1024."""
     probe: tuple[str, ...] = ()
     """Other values of the probes, as name=value: --probe layers=2. Scores are then no longer comparable."""
+    depths: tuple[int, ...] = ()
+    """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
     steps: int = 1_000_000
     """Gradient steps."""
     seed: int = 0
@@ -57,6 +59,7 @@ class Probing:
             settings=self.set,
             probe=self.probe,
             targets=self.targets,
+            depths=self.depths,
             steps=self.steps,
             seed=self.seed,
             score_every=self.score_every,
@@ -68,6 +71,8 @@ class Probing:
             result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars))
         for target, figures in result["evaluation"].items():
             console.print(_describe(result, target, figures), soft_wrap=True)
+            for depth, others in result["depths"].items():
+                console.print(f"  with {depth} hidden layers: {others[target]['mean']:.2f}", soft_wrap=True)
         console.print(f"written: {self.out / 'result.json'}", soft_wrap=True)
 
     def _load(self) -> tuple[Any, Any]:
@@ -106,7 +111,8 @@ class _Progress:
 
     def show(self, metrics: dict[str, Any]) -> None:
         """A line of training."""
-        scores = [f"{key[6:]} {metrics[key]:.2f}" for key in metrics if key.startswith("score_")]
+        asked = [target for target in ("walls", "objects") if f"score_{target}" in metrics]
+        scores = [f"{target} {metrics[f'score_{target}']:.2f}" for target in asked]
         line = f"{metrics['steps']:,} steps, {metrics['steps_per_second']:.1f}/s, {', '.join(scores)}"
         self._bars.show(metrics["steps"], line)
 

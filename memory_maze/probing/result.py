@@ -2,13 +2,14 @@
 
     kind                               "probing"
     model, title, preset, changes      what it is: a baseline or package.module:Name, and the nearest preset
-    state_size, carries, supervised, frozen   of the model; `weights` are how many numbers it has
+    state_size, carries, supervised, frozen   of the model; `parameters` are how many numbers it has
     task, seed, config                 config.json, and the size of the mazes
     data                               trajectories trained on, their steps, and what they were collected with
     command, date, commit, hardware, versions   of the call that ended it
     training                           steps, steps_planned, seconds, compile_seconds, steps_per_second
     curve                              at most 200 points: steps, and means of what was logged since the last
     evaluation                         of each target: mean, std_error, trajectories, by_step
+    depths                             of further probes, by their hidden layers and targets: mean, std_error
 
 Reading it needs no extra.
 """
@@ -67,6 +68,9 @@ def read_result(path: Path) -> dict[str, Any]:
         for figures in result["evaluation"].values():
             float(figures["mean"])
             list(figures["by_step"])
+        for layers, targets in result.get("depths", {}).items():  # older results have none
+            int(layers)
+            dict(targets)
         missing = {"model", "title", "task", "seed", "training", "curve", "state_size"} - result.keys()
         if missing:
             raise ValueError(f"{min(missing)} is missing")

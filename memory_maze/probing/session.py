@@ -13,7 +13,7 @@ from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.evaluate import evaluate, summarize
 from memory_maze.probing.probe import TARGETS, ProbeConfig
 from memory_maze.probing.result import find_preset, write_result
-from memory_maze.probing.train import Learning, OptimizerConfig, Run, train
+from memory_maze.probing.train import Learning, OptimizerConfig, Run, name_depth, train
 from memory_maze.training.checkpoint import save_agent
 from memory_maze.training.command import override
 
@@ -85,17 +85,31 @@ def probe(
         described = _describe_model(learning)
     out.mkdir(parents=True, exist_ok=True)
     described |= _describe_run(run, train_set)
-    return write_result(out, described, summarize(scores))
+    figures = summarize(scores)
+    main: dict[str, Any] = {target: figures.pop(target) for target in TARGETS if target in figures}
+    return write_result(out, described | {"depths": _find_depths(run, figures)}, main)
+
+
+def _find_depths(run: Run, figures: dict[str, Any]) -> dict[str, Any]:
+    """Of further probes, by their hidden layers."""
+    return {
+        str(depth): {
+            target: {key: figures[name_depth(target, depth)][key] for key in ("mean", "std_error")}
+            for target in run.targets
+        }
+        for depth in (run.depths if figures else ())
+    }
 
 
 def _describe_model(learning: Learning) -> dict[str, Any]:
     model = learning.model
+    arrays = [leaf for leaf in jax.tree.leaves(model) if hasattr(leaf, "shape")]
     return {
         "state_size": model.state_size,
         "carries": model.carries,
         "supervised": model.supervised,
         "frozen": model.frozen,
-        "weights": sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(model) if hasattr(leaf, "shape")),
+        "parameters": sum(int(np.prod(leaf.shape)) for leaf in arrays),
     }
 
 

@@ -55,6 +55,8 @@ class Run:
     """Of a baseline."""
     targets: tuple[Target, ...] = TARGETS
     probe: ProbeConfig = dataclasses.field(default_factory=ProbeConfig)
+    depths: tuple[int, ...] = ()
+    """Hidden layers of further probes, which are asked the same: the paper's ablation."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     steps: int = 1_000_000
     """Gradient steps."""
@@ -106,15 +108,23 @@ def begin(run: Run, size: int, objects: int) -> Learning:
     """A new run on mazes of so many cells and objects."""
     model_key, *probe_keys = jax.random.split(jax.random.key(run.seed), 1 + len(TARGETS))
     # Asked before anything is computed: Python waits for that when it ends.
-    if eqx.filter_eval_shape(make_model, run, model_key).supervised and len(run.targets) > 1:
-        raise ValueError(f"{run.model} learns from its probe: choose one of {' and '.join(run.targets)}")
+    if eqx.filter_eval_shape(make_model, run, model_key).supervised:
+        _check_supervised(run)
+    if any(depth < 0 for depth in run.depths):
+        raise ValueError(f"depths are numbers of hidden layers, from 0: got {run.depths}")
     model = make_model(run, model_key)
     keys = dict(zip(TARGETS, probe_keys, strict=True))
     dtype = run.settings.dtype if run.settings else jnp.float32
-    probes: dict[str, Probe] = {
-        target: Probe(keys[target], target, model.state_size, size, objects, run.probe, dtype)
-        for target in run.targets
-    }
+
+    def make_probe(target: Target, key: jax.Array, config: ProbeConfig) -> Probe:
+        return Probe(key, target, model.state_size, size, objects, config, dtype)
+
+    probes: dict[str, Probe] = {target: make_probe(target, keys[target], run.probe) for target in run.targets}
+    for target in run.targets:
+        for depth in run.depths:
+            config = dataclasses.replace(run.probe, layers=depth)
+            key = jax.random.fold_in(keys[target], depth)
+            probes[name_depth(target, depth)] = make_probe(target, key, config)
     return Learning(
         model,
         _optimizer(run.optimizer).init(eqx.filter(model, eqx.is_inexact_array)),
@@ -123,6 +133,18 @@ def begin(run: Run, size: int, objects: int) -> Learning:
         start(model, run.batch),
         jnp.int32(0),
     )
+
+
+def name_depth(target: str, depth: int) -> str:
+    """Of a further probe."""
+    return f"{target}_{depth}"
+
+
+def _check_supervised(run: Run) -> None:
+    if len(run.targets) > 1:
+        raise ValueError(f"{run.model} learns from its probe: choose one of {' and '.join(run.targets)}")
+    if run.depths:
+        raise ValueError(f"{run.model} learns from its probe: there can be no others of depths {run.depths}")
 
 
 def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -225,7 +247,7 @@ def _check_same(described: dict[str, Any], out: Path) -> None:
     """A folder holds one run; it may be made longer."""
     if not (out / CONFIG).exists():
         return
-    old, new = read_config(out), json.loads(json.dumps(described))
+    old, new = {"depths": []} | read_config(out), json.loads(json.dumps(described))
     free = {"steps", "log_every", "save_every", "score_every", "score_on"}
     for key in new.keys() - free:
         if old.get(key) != new[key]:

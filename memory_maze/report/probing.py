@@ -65,6 +65,7 @@ _KINDS: dict[str, Any] = {
     "curve": [{"steps": int}],
 }
 _FIGURES = {"mean": _NUMBER, "std_error": _NUMBER | None, "trajectories": int, "by_step": [_NUMBER]}
+_DEPTH = {"mean": _NUMBER, "std_error": _NUMBER | None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +171,9 @@ def _read(place: Path) -> dict[str, Any]:
     wrong = find_difference(result, _KINDS, "it")
     for target, figures in result["evaluation"].items():
         wrong = wrong or find_difference(figures, _FIGURES, target)
+    for layers, targets in result.get("depths", {}).items():
+        for target, figures in targets.items():
+            wrong = wrong or find_difference(figures, _DEPTH, f"{target} of {layers} layers")
     if wrong:
         raise ValueError(f"{place}: no result of probing, or a damaged one: {wrong}")
     try:

@@ -204,7 +204,7 @@ def draw_depths(groups: Sequence[Group]) -> Any:
                 style = {"marker": "o", "linewidth": 1.6, "zorder": 3}
                 axes.plot(layers, scores, color=_base(title, titles), label=title, **style)
         for one in groups:
-            if one.title in _FLOORS and benchmark in one.benchmarks:
+            if one.title in _FLOORS and benchmark in one.benchmarks and (benchmark, one.title) not in depths:
                 score = float(np.mean([figures["mean"] for figures in one.evaluations(benchmark)]))
                 style = {"linestyle": (0, (4, 2)), "linewidth": 1.4}
                 axes.axhline(score, color=_base(one.title, titles), label=one.title, **style)
@@ -220,11 +220,17 @@ def _find_depths(groups: Sequence[Group]) -> dict[tuple[Benchmark, str], dict[in
     for one in groups:
         for benchmark in one.benchmarks:
             for result in one.of(benchmark):
-                layers = result.get("config", {}).get("probe", {}).get("layers")
-                if layers is not None and one.title not in _FLOORS:
-                    scores = found.setdefault((benchmark, one.title), {})
-                    scores.setdefault(layers, []).append(result["evaluation"][benchmark[1]]["mean"])
+                for layers, score in _list_depths(result, benchmark[1]):
+                    found.setdefault((benchmark, one.title), {}).setdefault(layers, []).append(score)
     return {key: scores for key, scores in found.items() if len(scores) > 1}
+
+
+def _list_depths(result: dict[str, Any], target: str) -> list[tuple[int, float]]:
+    """Hidden layers and scores: of the run's probe, and of those beside it."""
+    layers = result.get("config", {}).get("probe", {}).get("layers")
+    own = [] if layers is None else [(layers, result["evaluation"][target]["mean"])]
+    depths = {int(depth): found for depth, found in result.get("depths", {}).items() if target in found}
+    return [*own, *((depth, found[target]["mean"]) for depth, found in depths.items() if depth != layers)]
 
 
 def read_curve(result: dict[str, Any], target: str) -> np.ndarray:
