@@ -6,10 +6,14 @@ cores of a CPU, in less than ten minutes, a model that remembers beside one that
 
     python benchmarks/probing.py --preset small --models constant vae supervised --targets objects
         --steps 2000 --episodes 1000
+
+No run fills a large GPU: with --together those of a task share it, as in benchmarks/online.py.
 """
 
 import dataclasses
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +49,8 @@ class Config:
     """Trajectories of a data set that is missing."""
     score_every: int = 2_000
     """Gradient steps between two looks at some evaluation trajectories."""
+    together: bool = False
+    """All of a task at once, in a process each, and not one after the other."""
     minutes: float | None = None
     """Stop and save a run after so long, to go on another time."""
     data: Path = ROOT / "data"
@@ -56,14 +62,21 @@ class Config:
 
 
 def main(config: Config) -> None:
-    with stopping():
+    if config.together:
+        # Otherwise the first process takes most of the GPU's memory.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    runs = [(model, targets) for model in config.models for targets in split_targets(model, config.targets)]
+    with ThreadPoolExecutor(len(runs) if config.together else 1) as pool, stopping():
         for task in config.tasks:
             data = config.data / task
             call(None, "collect", "--task", task, "--episodes", config.episodes, "--out", data)
-            for model in config.models:
-                alone = model == "supervised"  # it learns from its probe
-                for targets in [(one,) for one in config.targets] if alone else [config.targets]:
-                    probe(config, model, task, data, targets)
+            for _ in pool.map(lambda run: probe(config, run[0], task, data, run[1]), runs):  # noqa: B023
+                pass
+
+
+def split_targets(model: str, targets: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """What each run of a model is asked: one thing, if it learns from its probe."""
+    return [(target,) for target in targets] if model == "supervised" else [targets]
 
 
 def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str, ...]) -> None:

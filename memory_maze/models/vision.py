@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear, elu
 
-_STRIDE = 2
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
 
@@ -144,7 +143,7 @@ def _make_phases(weight: jax.Array) -> jax.Array:
 def _conv(x: jax.Array, weight: jax.Array, padding: int) -> jax.Array:
     if padding:
         # Apart, for XLA would move it into the gradient of the weights, and no longer see that it is one: it
-        # would then be a convolution with pictures as kernels, which takes ten times as long.
+        # would then be a convolution with pictures as kernels, which is slow.
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
         x = jax.lax.optimization_barrier(x)
     return jax.lax.conv_general_dilated(
