@@ -152,7 +152,7 @@ def _conv(x: jax.Array, weight: jax.Array, padding: int) -> jax.Array:
 
 
 def _make_conv(key: jax.Array, side: int, inputs: int, outputs: int) -> tuple[jax.Array, jax.Array]:
-    weight = jax.nn.initializers.glorot_uniform(in_axis=(0, 1, 2))(key, (side, side, inputs, outputs))
+    weight = jax.nn.initializers.glorot_uniform()(key, (side, side, inputs, outputs))
     return weight, jnp.zeros(outputs)
 
 
