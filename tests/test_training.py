@@ -114,18 +114,6 @@ def test_no_more_is_learned_from_actions_whose_chance_has_changed_enough():
     assert size[1.0] == 0
 
 
-def test_the_entropy_bonus_changes_on_the_way():
-    network = Network(jax.random.key(0), DEBUG)
-    config = dataclasses.replace(DEBUG, entropy=0.01, last_entropy=0.001, decay_steps=100)
-    sequence = make_sequence(network, config, jax.random.key(1))
-    for progress, scale in ((0.0, 0.01), (0.5, 0.0055), (1.0, 0.001)):
-        parts = loss(network, sequence, config, progress)
-        bonus = parts.policy + config.value_cost * parts.value - parts.total
-        assert float(bonus) == pytest.approx(scale * float(parts.entropy), rel=1e-3)
-    with pytest.raises(ValueError, match="last_entropy needs decay_steps"):
-        dataclasses.replace(DEBUG, last_entropy=0.001)
-
-
 @pytest.fixture(scope="module")
 def batch():
     return Batch(Env("9x9", image_only_obs=True, layouts=64), DEBUG.environments)

@@ -31,8 +31,6 @@ class Config:
     """Lambda of the value targets."""
     entropy: float = 0.001
     """Scale of the entropy bonus."""
-    last_entropy: float | None = None
-    """Let it go to this over `decay_steps`; by default it stays."""
     trust: float | None = None
     """Learn no more from an action once its chance has changed by this share (PPO's clipping)."""
     value_cost: float = 0.5
@@ -75,8 +73,6 @@ class Config:
             raise ValueError(
                 f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
             )
-        if self.last_entropy is not None and self.decay_steps is None:
-            raise ValueError("last_entropy needs decay_steps: over how many actions it is to be reached")
 
 
 PRESETS = {
@@ -178,8 +174,8 @@ class Losses(NamedTuple):
     entropy: jax.Array
 
 
-def loss(network: Network, sequence: Sequence, config: Config, progress: jax.Array | float = 0.0) -> Losses:
-    """What the update makes smaller; `progress` is the share of the decay that is over."""
+def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
+    """What the update makes smaller."""
     logits, values = network.unroll(sequence.carry, sequence.sights)
     now, then = jax.nn.log_softmax(logits[:-1]), jax.nn.log_softmax(sequence.logits)
     log_now, log_then = (_pick(log, sequence.actions) for log in (now, then))
@@ -195,9 +191,7 @@ def loss(network: Network, sequence: Sequence, config: Config, progress: jax.Arr
     policy = -(_gain(log_now, log_then, result, config.trust) * counts).mean()
     value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
     entropy = -((jnp.exp(now) * now).sum(axis=-1) * counts).mean()
-    last = config.entropy if config.last_entropy is None else config.last_entropy
-    scale = config.entropy + (last - config.entropy) * progress
-    total = policy + config.value_cost * value - scale * entropy
+    total = policy + config.value_cost * value - config.entropy * entropy
     return Losses(total, policy, value, entropy)
 
 
@@ -225,17 +219,12 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def update(
-    network: Network,
-    optimizer_state: Any,
-    batch: Sequence,
-    config: Config,
-    progress: jax.Array | float = 0.0,
-    axis: str | None = None,
+    network: Network, optimizer_state: Any, batch: Sequence, config: Config, axis: str | None = None
 ) -> tuple[Network, Any, dict[str, jax.Array]]:
     """One gradient step; with the name of a mapped axis, on the sequences of all devices together."""
 
     def total_loss(network: Network) -> tuple[jax.Array, Losses]:
-        losses = loss(network, batch, config, progress)
+        losses = loss(network, batch, config)
         return losses.total, losses
 
     gradients, losses = eqx.filter_grad(total_loss, has_aux=True)(network)

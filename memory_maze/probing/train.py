@@ -181,7 +181,9 @@ def make_update(run: Run) -> Callable[[dict[str, Any], Learning], tuple[Learning
         if not model.frozen:
             model, optimizer = _apply(_optimizer(run.optimizer), slopes[0], optimizer, model)
         probes, probe_optimizer = _apply(_probe_optimizer(run.probe), slopes[1], probe_optimizer, probes)
-        metrics = {"loss_model": loss, "gradient_norm": optax.tree.norm(slopes[0])} | learned.metrics
+        metrics = {"loss_model": loss} | learned.metrics
+        if not model.frozen:  # otherwise nobody needs its gradient, and it is not computed
+            metrics["gradient_norm"] = optax.tree.norm(slopes[0])
         metrics |= {f"loss_{target}": value for target, value in asked.items()}
         metrics |= {
             f"score_{target}": probe.score(learned.states, truth).mean()

@@ -105,24 +105,15 @@ def _iterate_share(config: Config, training: Training, batch: Batch) -> tuple[Tr
     axis = AXIS if jax.lax.axis_size(AXIS) > 1 else None  # alone, there is nothing to ask others for
     metrics = jax.lax.psum(metrics, AXIS) if axis else metrics
     arrays, rest = eqx.partition(training.network, eqx.is_array)
-    progress = _progress(training.steps, config)
 
     def learn(learner: tuple, group: Sequence) -> tuple:
         arrays, optimizer = learner
-        network = eqx.combine(arrays, rest)
-        network, optimizer, losses = impala.update(network, optimizer, group, config, progress, axis)
+        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, axis)
         return (eqx.filter(network, eqx.is_array), optimizer), losses
 
     (arrays, optimizer), losses = jax.lax.scan(learn, (arrays, training.optimizer), divide(sequences, config))
     metrics |= jax.tree.map(jnp.mean, losses)
     return Training(eqx.combine(arrays, rest), optimizer, play, training.steps + 1), metrics
-
-
-def _progress(iterations: jax.Array, config: Config) -> jax.Array | float:
-    """The share of the decay that is over."""
-    if config.decay_steps is None:
-        return 0.0
-    return jnp.minimum(iterations * (config.environments * config.length / config.decay_steps), 1.0)
 
 
 def unroll(
