@@ -22,7 +22,7 @@ def import_video() -> Any:
         import PIL  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'pictures and videos need imageio: pip install "memory-maze[video]"', name=error.name
+            f'pictures and videos need {error.name}: pip install "memory-maze[video]"', name=error.name
         ) from error
     return imageio
 
