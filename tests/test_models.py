@@ -15,6 +15,28 @@ from memory_maze.models.cores import LSTM, Core, make_core
 from memory_maze.models.nets import ResNet
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_horizon_lets_memories_last(name):
+    def half_life(horizon):
+        """After how many steps half of what was remembered is left, in each unit, where nothing is seen."""
+        core = make_core(name, jax.random.key(0), 3, 64, horizon=horizon)
+        core = eqx.tree_at(lambda core: core.weight, core, jnp.zeros_like(core.weight))
+        carry = jax.tree.map(jnp.ones_like, core.initial())
+        still = eqx.tree_at(lambda core: core.inputs.weight, core, jnp.zeros_like(core.inputs.weight))
+        after, _ = still(carry, jnp.zeros(3), jnp.array(False))
+        kept = jax.tree.leaves(after)[-1]  # an LSTM's cell, a GRU's state
+        return np.log(0.5) / np.log(np.asarray(kept))
+
+    short, long = half_life(None), half_life(1000)
+    assert short.max() < 3
+    assert 100 < np.median(long) < 700
+    assert long.max() < 1000
+    with pytest.raises(ValueError, match="at least 3"):
+        half_life(2)
+    with pytest.raises(ValueError, match="no horizon"):
+        make_core("none", jax.random.key(0), 3, 64, horizon=10)
+
+
 @pytest.mark.parametrize(("name", "period"), [("lstm", None), ("gru", None), ("none", None), ("lstm", 3)])
 def test_cores_give_the_same_step_by_step_and_at_once(name, period):
     core = make_core(name, jax.random.key(0), 5, 7, period)

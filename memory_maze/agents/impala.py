@@ -51,6 +51,8 @@ class Config:
     """What remembers: lstm, gru or none."""
     core_size: int = 256
     """Size of its output."""
+    horizon: int | None = None
+    """Let its units begin with time spans of up to so many steps; by default they soon forget at first."""
     forget_every: int | None = None
     """Empty the memory every so many steps, for comparison."""
     fold: bool = False
@@ -131,7 +133,9 @@ class Network(eqx.Module):
             dtype=dtype,
         )
         inputs = config.features + len(ACTIONS) + 1
-        self.core = make_core(config.core, core_key, inputs, config.core_size, config.forget_every)
+        self.core = make_core(
+            config.core, core_key, inputs, config.core_size, config.forget_every, config.horizon
+        )
         self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)
         self.value = Linear(value_key, config.core_size, 1, scale=0.1)
 

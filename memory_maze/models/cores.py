@@ -68,10 +68,14 @@ class LSTM(Core):
     inputs: Linear
     weight: jax.Array  # (size, 4 * size)
 
-    def __init__(self, key: jax.Array, inputs: int, size: int) -> None:
+    def __init__(self, key: jax.Array, inputs: int, size: int, horizon: int | None = None) -> None:
         input_key, key = jax.random.split(key)
         self.inputs = Linear(input_key, inputs, 4 * size)
         self.weight = jax.nn.initializers.orthogonal()(key, (size, 4 * size))
+        if horizon is not None:
+            span, zeros = _draw_spans(key, size, horizon), jnp.zeros(size)
+            bias = jnp.concatenate([-span, span - 1, zeros, zeros])  # of entry, forget, update and output
+            self.inputs = eqx.tree_at(lambda layer: layer.bias, self.inputs, bias)
 
     def initial(self) -> Carry:
         zeros = jnp.zeros(len(self.weight))
@@ -91,6 +95,13 @@ class LSTM(Core):
         keep = 1 - resets[..., None].astype(jnp.float32)
         hiddens, cells = _unroll_lstm(self.weight, self.prepare(xs), keep, carry)
         return (hiddens[-1], cells[-1]), hiddens
+
+
+def _draw_spans(key: jax.Array, size: int, horizon: int) -> jax.Array:
+    """Logarithms of time spans of up to so many steps, one for each unit (Tallec & Ollivier 2018)."""
+    if horizon < 3:
+        raise ValueError(f"a horizon of {horizon} steps: memories span at least 3")
+    return jnp.log(jax.random.uniform(jax.random.fold_in(key, 1), (size,), minval=1.0, maxval=horizon - 1.0))
 
 
 def _gates(sums: jax.Array) -> tuple[jax.Array, ...]:
@@ -163,11 +174,17 @@ class GRU(Core):
     weight: jax.Array  # (size, 3 * size)
     dtype: Any = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: int, size: int, dtype: Any = jnp.float32) -> None:
+    def __init__(
+        self, key: jax.Array, inputs: int, size: int, dtype: Any = jnp.float32, horizon: int | None = None
+    ) -> None:
         input_key, key = jax.random.split(key)
         self.inputs = Linear(input_key, inputs, 3 * size)
         self.weight = jax.nn.initializers.orthogonal()(key, (size, 3 * size))
         self.dtype = dtype
+        if horizon is not None:
+            span, zeros = _draw_spans(key, size, horizon), jnp.zeros(size)
+            bias = jnp.concatenate([zeros, 1 - span, zeros])  # of reset, update and candidate
+            self.inputs = eqx.tree_at(lambda layer: layer.bias, self.inputs, bias)
 
     def initial(self) -> Carry:
         return jnp.zeros(len(self.weight))
@@ -251,9 +268,18 @@ class Forgetful(Core):
 CORES = {"lstm": LSTM, "gru": GRU, "none": Memoryless}
 
 
-def make_core(name: str, key: jax.Array, inputs: int, size: int, period: int | None = None) -> Core:
-    """A core by its name; with a period it forgets everything so often."""
+def make_core(
+    name: str,
+    key: jax.Array,
+    inputs: int,
+    size: int,
+    period: int | None = None,
+    horizon: int | None = None,
+) -> Core:
+    """A core by its name; with a period it forgets everything so often, with a horizon not soon at first."""
     if name not in CORES:
         raise ValueError(f"no core {name!r}: there are {', '.join(CORES)}")
-    core = CORES[name](key, inputs, size)
+    if horizon is not None and name == "none":
+        raise ValueError("core=none remembers nothing: it has no horizon")
+    core = CORES[name](key, inputs, size, **({} if horizon is None else {"horizon": horizon}))
     return core if period is None else Forgetful(core, period)
