@@ -72,6 +72,23 @@ def test_the_loop_backwards_holds_no_weights():
     )
 
 
+def test_the_loop_keeps_nothing_but_what_it_carries_and_gives(layers):
+    carry, xs = jnp.ones((2, 5)), jnp.ones((7, 2, 3))
+
+    def count_kept(loop):
+        jaxpr = jax.make_jaxpr(jax.grad(lambda layers: loop(layers)[1][0].sum()))(layers)
+        forward, _ = (one for one in jaxpr.eqns if one.primitive.name == "scan")
+        return len(forward.outvars) - forward.params["num_carry"]
+
+    def given_twice(layers, carry, x, given):
+        carry, out = step(layers, carry, x)
+        return carry, (*out, carry)
+
+    assert count_kept(lambda layers: unroll(step, layers, carry, xs, jnp.ones(7))) == 3
+    assert count_kept(lambda layers: unroll(given_twice, layers, carry, xs, jnp.ones(7))) == 3
+    assert count_kept(lambda layers: lax.scan(lambda *args: step(layers, *args), carry, xs)) > 3
+
+
 def test_a_layer_that_is_called_twice_is_refused(layers):
     def twice(layers, carry, x, given):
         return layers["again"](layers["again"](carry)), x

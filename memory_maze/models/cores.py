@@ -234,7 +234,9 @@ class Memoryless(Core):
 
     inputs: Linear
 
-    def __init__(self, key: jax.Array, inputs: int, size: int) -> None:
+    def __init__(self, key: jax.Array, inputs: int, size: int, horizon: int | None = None) -> None:
+        if horizon is not None:
+            raise ValueError("core=none remembers nothing: it has no horizon")
         self.inputs = Linear(key, inputs, size, scale=math.sqrt(2))
 
     def initial(self) -> Carry:
@@ -279,7 +281,5 @@ def make_core(
     """A core by its name; with a period it forgets everything so often, with a horizon not soon at first."""
     if name not in CORES:
         raise ValueError(f"no core {name!r}: there are {', '.join(CORES)}")
-    if horizon is not None and name == "none":
-        raise ValueError("core=none remembers nothing: it has no horizon")
-    core = CORES[name](key, inputs, size, **({} if horizon is None else {"horizon": horizon}))
+    core = CORES[name](key, inputs, size, horizon=horizon)
     return core if period is None else Forgetful(core, period)

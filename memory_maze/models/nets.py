@@ -200,10 +200,7 @@ class ResNet(eqx.Module):
         if self.shrink > 1:
             x = _squares(x, self.shrink).mean(axis=(2, 4))
         x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, COLORS - 3))).astype(self.dtype)
-        if self.fold:
-            x = _squares(x, 2).swapaxes(2, 3)
-            x = x.reshape(*x.shape[:3], -1)
-        return x
+        return fold(x) if self.fold else x
 
     def ready(self) -> "ResNet":
         """The same for acting many times: what is made of the weights is made once."""
@@ -214,6 +211,19 @@ class ResNet(eqx.Module):
             return part.astype(self.dtype) if part.ndim > 1 else part
 
         return jax.tree.map(make, self, is_leaf=lambda part: isinstance(part, Weights))
+
+
+def fold(x: jax.Array) -> jax.Array:
+    """(N, H, W, C) to (N, H / 2, W / 2, 4 C): squares of four pixels as one."""
+    x = _squares(x, 2).swapaxes(2, 3)
+    return x.reshape(*x.shape[:3], -1)
+
+
+def unfold(x: jax.Array) -> jax.Array:
+    """The way back."""
+    count, height, width, channels = x.shape
+    x = x.reshape(count, height, width, 2, 2, channels // 4).swapaxes(2, 3)
+    return x.reshape(count, 2 * height, 2 * width, channels // 4)
 
 
 def _squares(x: jax.Array, side: int) -> jax.Array:

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.nets import IMAGE_SIDE, MLP, Linear, elu
+from memory_maze.models.nets import COLORS, IMAGE_SIDE, MLP, Linear, elu, fold, unfold
 
 _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
@@ -89,22 +89,8 @@ def _see(images: jax.Array) -> jax.Array:
 
 
 def _blacken(x: jax.Array, axis: int) -> jax.Array:
-    """A fourth colour that is nothing: memory is read in powers of two."""
-    return jnp.pad(x, [(0, 1) if index == axis % x.ndim else (0, 0) for index in range(x.ndim)])
-
-
-def fold(x: jax.Array) -> jax.Array:
-    """(N, H, W, C) to (N, H / 2, W / 2, 4 C): squares of four pixels as one."""
-    count, height, width, channels = x.shape
-    x = x.reshape(count, height // 2, 2, width // 2, 2, channels).swapaxes(2, 3)
-    return x.reshape(count, height // 2, width // 2, 4 * channels)
-
-
-def unfold(x: jax.Array) -> jax.Array:
-    """The way back."""
-    count, height, width, channels = x.shape
-    x = x.reshape(count, height, width, 2, 2, channels // 4).swapaxes(2, 3)
-    return x.reshape(count, 2 * height, 2 * width, channels // 4)
+    """With a fourth colour that is nothing."""
+    return jnp.pad(x, [(0, COLORS - 3) if index == axis % x.ndim else (0, 0) for index in range(x.ndim)])
 
 
 def halve(x: jax.Array, weight: jax.Array) -> jax.Array:

@@ -211,7 +211,8 @@ def probing_speed_table(report: dict) -> str:
         "Batches of 32 x 48 steps, models and probes of the paper's size. Kernels: how long the GPU computes "
         "in a step. Pictures, the model's loss, and the loss with its gradient are timed alone."
     )
-    where = f"On {report['devices']}, {report['date'][:10]}, while nothing else ran."
+    when = f"{report['date'][:10]}, commit {(report['commit'] or 'unknown')[:8]}"
+    where = f"On {report['devices']}, {when}, while nothing else ran."
     return "\n".join(lines) + f"\n\n{where} {note}"
 
 
