@@ -138,6 +138,19 @@ def test_what_is_played_is_what_the_environment_says(batch, training):
     np.testing.assert_array_equal(play.sights.image, images[-1])
 
 
+def test_each_sequence_is_learned_from_so_many_times(batch):
+    def updates(passes):
+        config = dataclasses.replace(DEBUG, passes=passes)
+        begun = loop.begin(jax.random.key(0), batch, config, make_mesh())
+        after, _ = loop.iterate(begun, batch, config, make_mesh())
+        counts = optax.tree.get_all_with_path(after.optimizer, "count")
+        return {int(count) for _, count in counts}
+
+    assert (updates(1), updates(3)) == ({2}, {6})
+    with pytest.raises(ValueError, match="at least once"):
+        dataclasses.replace(DEBUG, passes=0)
+
+
 def test_episodes_end_and_begin_while_playing(training):
     batch = Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
     states = training.play.states

@@ -25,6 +25,8 @@ class Config:
     """Sequences in a gradient step."""
     length: int = 100
     """Actions in a sequence."""
+    passes: int = 1
+    """Times that each sequence is learned from."""
     discount: float = 0.99
     """Of rewards, for each action."""
     decay: float = 0.95
@@ -75,6 +77,8 @@ class Config:
             raise ValueError(
                 f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
             )
+        if self.passes < 1:
+            raise ValueError(f"{self.passes} passes: learn from each sequence at least once")
 
 
 PRESETS = {
@@ -216,7 +220,7 @@ def _pick(logs: jax.Array, actions: jax.Array) -> jax.Array:
 def make_optimizer(config: Config) -> optax.GradientTransformation:
     rate: Any = config.learning_rate
     if config.decay_steps is not None:
-        updates = config.decay_steps // (config.sequences * config.length)
+        updates = config.passes * config.decay_steps // (config.sequences * config.length)
         rate = optax.linear_schedule(rate, config.last_rate * rate, updates)
     adam = optax.adam(rate, b1=config.momentum, eps=config.epsilon)
     return optax.chain(optax.clip_by_global_norm(config.max_gradient), adam)

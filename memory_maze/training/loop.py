@@ -111,7 +111,10 @@ def _iterate_share(config: Config, training: Training, batch: Batch) -> tuple[Tr
         network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, axis)
         return (eqx.filter(network, eqx.is_array), optimizer), losses
 
-    (arrays, optimizer), losses = jax.lax.scan(learn, (arrays, training.optimizer), divide(sequences, config))
+    groups, learner = divide(sequences, config), (arrays, training.optimizer)
+    (arrays, optimizer), losses = jax.lax.scan(
+        lambda learner, _: jax.lax.scan(learn, learner, groups), learner, length=config.passes
+    )
     metrics |= jax.tree.map(jnp.mean, losses)
     return Training(eqx.combine(arrays, rest), optimizer, play, training.steps + 1), metrics
 
