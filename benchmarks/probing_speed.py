@@ -34,7 +34,7 @@ from memory_maze.probing.baselines import MODELS
 from memory_maze.probing.evaluate import make_sequence, time_first
 from memory_maze.probing.probe import KEYS
 from memory_maze.probing.session import make_run
-from memory_maze.probing.train import begin, make_update
+from memory_maze.probing.train import Learner, begin
 
 console = Console()
 PARTS = ("pictures", "forward", "gradient")
@@ -94,7 +94,7 @@ def main(config: Config) -> None:
 def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
     targets = ("objects",) if name == "supervised" else ("walls", "objects")
     run = make_run(name, config.preset, targets=targets, seed=config.seed)
-    learning, update = begin(run, dataset.size, dataset.objects), make_update(run)
+    learning = begin(run, dataset.size, dataset.objects)
     start = time.perf_counter()
     with dataset.batches("replay", run.batch, run.time, keys=KEYS, arrays="jax") as batches:
         parts = {"pictures_ms": 1e3 * time_calls(lambda: next(batches), config.seconds / 5)}
@@ -106,11 +106,10 @@ def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
         for part, program in (("forward", forward), ("gradient", gradient)):
             call = functools.partial(program, *arguments)
             parts[f"{part}_ms"] = 1e3 * time_calls(call, config.seconds / 5)
+        learner = Learner(run, learning)
 
         def step() -> Any:
-            nonlocal learning
-            learning, metrics = update(next(batches), learning)
-            return metrics
+            return learner.step(next(batches))
 
         jax.block_until_ready(step())
         first = time.perf_counter() - start

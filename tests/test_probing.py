@@ -28,7 +28,7 @@ from memory_maze.probing.model import Learned, SequenceModel, find_maker
 from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
-from memory_maze.probing.train import Run, begin, make_model, make_update, train
+from memory_maze.probing.train import Learner, Run, begin, make_model, train
 
 STEPS = 40  # of a trajectory
 
@@ -240,12 +240,12 @@ def test_scores_are_shares_of_cells_and_squared_distances():
 
 
 def learn(run, sets, steps=3):
-    learning, update = begin(run, 9, 3), make_update(run)
-    order = "replay" if learning.model.carries else "windows"
+    learning = begin(run, 9, 3)
+    order, learner = "replay" if learning.model.carries else "windows", Learner(run, learning)
     with sets[0].batches(order, run.batch, run.time, arrays="jax") as batches:
         for _ in range(steps):
-            learning, metrics = update(next(batches), learning)
-    return learning, metrics
+            metrics = learner.step(next(batches))
+    return learner.learning, metrics
 
 
 def test_probes_leave_no_trace_in_the_model(run, sets):

@@ -158,41 +158,67 @@ def _probe_optimizer(config: ProbeConfig) -> optax.GradientTransformation:
     return optax.adam(config.learning_rate, eps=config.epsilon)
 
 
-def make_update(run: Run) -> Callable[[dict[str, Any], Learning], tuple[Learning, dict[str, jax.Array]]]:
-    """One gradient step, of the model and of its probes, on a batch of (B, T) arrays."""
+class Learner:
+    """Makes the gradient steps of a run.
 
-    @eqx.filter_jit(donate="all-except-first")
-    def update(batch: dict[str, Any], learning: Learning) -> tuple[Learning, dict[str, jax.Array]]:
-        batch = time_first(batch)
-        sequence, truth = make_sequence(batch), make_truth(batch)
-        key = jax.random.fold_in(jax.random.key(run.seed + 1), learning.steps)
+    Keeps its arrays in a list: to take a model apart and to put it together takes Python longer than the
+    device needs for some steps.
+    """
 
-        def losses(parts: tuple[SequenceModel, dict[str, Probe]]) -> tuple[jax.Array, Any]:
-            model, probes = parts
-            loss, learned = model.loss(learning.carry, sequence, key)
-            states = learned.states if model.supervised else jax.lax.stop_gradient(learned.states)
-            asked = {target: probe.loss(states, truth) for target, probe in probes.items()}
-            return loss + sum(asked.values()), (loss, asked, learned)
+    def __init__(self, run: Run, learning: Learning) -> None:
+        arrays, self._rest = eqx.partition(learning, eqx.is_array)
+        self._arrays, self._tree = jax.tree.flatten(arrays)
 
-        parts = learning.model, learning.probes
-        (_, (loss, asked, learned)), slopes = eqx.filter_value_and_grad(losses, has_aux=True)(parts)
+        def update(batch: dict[str, Any], arrays: list[jax.Array]) -> tuple[list[jax.Array], dict]:
+            learning, metrics = _update(run, batch, self._join(arrays))
+            return jax.tree.leaves(eqx.filter(learning, eqx.is_array)), metrics
+
+        self._update = jax.jit(update, donate_argnums=1)
+
+    @property
+    def learning(self) -> Learning:
+        """As it is now. Its arrays are used again by the next step."""
+        return self._join(self._arrays)
+
+    def step(self, batch: dict[str, Any]) -> dict[str, jax.Array]:
+        """Learns from a batch of (B, T) arrays."""
+        self._arrays, metrics = self._update(batch, self._arrays)
+        return metrics
+
+    def _join(self, arrays: list[jax.Array]) -> Learning:
+        return eqx.combine(jax.tree.unflatten(self._tree, arrays), self._rest)
+
+
+def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learning, dict[str, jax.Array]]:
+    """One gradient step, of the model and of its probes."""
+    batch = time_first(batch)
+    sequence, truth = make_sequence(batch), make_truth(batch)
+    key = jax.random.fold_in(jax.random.key(run.seed + 1), learning.steps)
+
+    def losses(parts: tuple[SequenceModel, dict[str, Probe]]) -> tuple[jax.Array, Any]:
         model, probes = parts
-        optimizer, probe_optimizer = learning.optimizer, learning.probe_optimizer
-        if not model.frozen:
-            model, optimizer = _apply(_optimizer(run.optimizer), slopes[0], optimizer, model)
-        probes, probe_optimizer = _apply(_probe_optimizer(run.probe), slopes[1], probe_optimizer, probes)
-        metrics = {"loss_model": loss} | learned.metrics
-        if not model.frozen:  # otherwise nobody needs its gradient, and it is not computed
-            metrics["gradient_norm"] = optax.tree.norm(slopes[0])
-        metrics |= {f"loss_{target}": value for target, value in asked.items()}
-        metrics |= {
-            f"score_{target}": probe.score(learned.states, truth).mean()
-            for target, probe in learning.probes.items()
-        }
-        carry = jax.lax.stop_gradient(learned.carry) if model.carries else start(model, run.batch)
-        return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
+        loss, learned = model.loss(learning.carry, sequence, key)
+        states = learned.states if model.supervised else jax.lax.stop_gradient(learned.states)
+        asked = {target: probe.loss(states, truth) for target, probe in probes.items()}
+        return loss + sum(asked.values()), (loss, asked, learned)
 
-    return update
+    parts = learning.model, learning.probes
+    (_, (loss, asked, learned)), slopes = eqx.filter_value_and_grad(losses, has_aux=True)(parts)
+    model, probes = parts
+    optimizer, probe_optimizer = learning.optimizer, learning.probe_optimizer
+    if not model.frozen:
+        model, optimizer = _apply(_optimizer(run.optimizer), slopes[0], optimizer, model)
+    probes, probe_optimizer = _apply(_probe_optimizer(run.probe), slopes[1], probe_optimizer, probes)
+    metrics = {"loss_model": loss} | learned.metrics
+    if not model.frozen:  # otherwise nobody needs its gradient, and it is not computed
+        metrics["gradient_norm"] = optax.tree.norm(slopes[0])
+    metrics |= {f"loss_{target}": value for target, value in asked.items()}
+    metrics |= {
+        f"score_{target}": probe.score(learned.states, truth).mean()
+        for target, probe in learning.probes.items()
+    }
+    carry = jax.lax.stop_gradient(learned.carry) if model.carries else start(model, run.batch)
+    return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
 
 
 def _apply(transform: optax.GradientTransformation, slopes: Any, state: Any, parts: Any) -> tuple[Any, Any]:
@@ -269,7 +295,9 @@ def _go_on(
     show: Show,
 ) -> Learning:
     began = saved = time.perf_counter()
-    update, meter = make_update(run), Meter(run.log_every, 1, int(learning.steps), began - log.seconds)
+    begun = int(learning.steps)
+    learner, meter = Learner(run, learning), Meter(run.log_every, 1, begun, began - log.seconds)
+    del learning  # its arrays are the learner's now
 
     def tell(more: dict[str, float]) -> None:
         line = meter.read() | more
@@ -277,30 +305,29 @@ def _go_on(
         log.write(line)
         show(line)
 
-    def save() -> None:
+    def save(steps: int) -> None:
         nonlocal saved
-        steps = int(learning.steps)
         # First the place in the data: a checkpoint without it would be of no use.
         with replacing(out / POSITION.format(steps)) as path:
             path.write_text(json.dumps(batches.position))
-        checkpoints.save(steps, learning)
+        checkpoints.save(steps, learner.learning)
         _forget_positions(out)
         saved = time.perf_counter()
 
     with StopRequest() as stop:
-        for step in range(int(learning.steps) + 1, run.steps + 1):
-            learning, metrics = update(next(batches), learning)
-            meter.add(metrics)
+        for step in range(begun + 1, run.steps + 1):
+            meter.add(learner.step(next(batches)))
             if step % run.score_every == 0 or step == run.steps:
+                learning = learner.learning
                 scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
                 tell({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
             elif meter.due or stop.asked:
                 tell({})
             if stop.asked or step == run.steps or time.perf_counter() - saved > run.save_every:
-                save()
+                save(step)
             if stop.asked and step < run.steps:
                 raise RunStoppedError(f"saved after {step:,} steps; run it again to go on: {out}")
-    return learning
+    return learner.learning
 
 
 def _forget_positions(out: Path) -> None:
