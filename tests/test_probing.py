@@ -262,7 +262,7 @@ def test_the_supervised_model_learns_from_its_probe(run, sets):
     one, _ = learn(run, sets)
     two, _ = learn(dataclasses.replace(run, targets=("objects",)), sets)
     assert not same(one.model, two.model)
-    for part in (lambda model: model.encoder, lambda model: model.core):
+    for part in (lambda model: model.vae.encoder, lambda model: model.core):
         assert not same(part(one.model), part(two.model))
     with pytest.raises(ValueError, match="choose one of walls and objects"):
         begin(dataclasses.replace(run, targets=("walls", "objects")), 9, 3)

@@ -127,9 +127,10 @@ class VAEGRU(SequenceModel):
     vae: VAE
     core: GRU
     dynamics: MLP
+    supervised: bool = eqx.field(static=True)
     state_size: int = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, config: Config) -> None:
+    def __init__(self, key: jax.Array, config: Config, supervised: bool = False) -> None:
         vae_key, core_key, key = jax.random.split(key, 3)
         self.vae = VAE(vae_key, config)
         self.core = GRU(core_key, config.latent + len(ACTIONS), config.recurrent, config.dtype)
@@ -141,7 +142,7 @@ class VAEGRU(SequenceModel):
             config.latent,
             dtype=config.dtype,
         )
-        self.state_size = config.recurrent
+        self.supervised, self.state_size = supervised, config.recurrent
 
     def initial(self) -> Carry:
         return self.core.initial()
@@ -151,10 +152,11 @@ class VAEGRU(SequenceModel):
 
     def loss(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[jax.Array, Learned]:
         loss, embeds, metrics = self.vae.learn(sequence.image, key)
-        embeds = jax.lax.stop_gradient(embeds)  # they are learned by the VAE alone
-        carry, states = self._remember(carry, sequence, embeds)
+        # Embeddings are learned by the VAE alone, unless the probe may reach them.
+        inputs = embeds if self.supervised else jax.lax.stop_gradient(embeds)
+        carry, states = self._remember(carry, sequence, inputs)
         guesses = self.dynamics(jnp.concatenate([states[:-1], sequence.action[1:]], axis=-1))
-        wrong = jnp.square(guesses - embeds[1:]).mean(axis=-1)
+        wrong = jnp.square(guesses - jax.lax.stop_gradient(embeds[1:])).mean(axis=-1)
         follows = ~sequence.reset[1:]
         prediction = (wrong * follows).sum() / jnp.maximum(follows.sum(), 1)
         metrics["loss_prediction"] = prediction
@@ -163,35 +165,6 @@ class VAEGRU(SequenceModel):
     def _remember(self, carry: Carry, sequence: Sequence, embeds: jax.Array) -> tuple[Carry, jax.Array]:
         inputs = jnp.concatenate([embeds, sequence.action], axis=-1)
         return self.core.unroll(carry, inputs, sequence.reset)
-
-
-class Supervised(SequenceModel):
-    """The encoder and the memory of `VAEGRU`, which learn from the probe alone: how much could be known."""
-
-    encoder: Any
-    squeeze: Linear
-    core: GRU
-    state_size: int = eqx.field(static=True)
-    supervised = True
-
-    def __init__(self, key: jax.Array, config: Config) -> None:
-        vision_key, squeeze_key, core_key = jax.random.split(key, 3)
-        self.encoder, _ = make_vision(vision_key, config.latent, config.depth, config.shrink, config.dtype)
-        self.squeeze = Linear(squeeze_key, self.encoder.outputs, config.latent)
-        self.core = GRU(core_key, config.latent + len(ACTIONS), config.recurrent, config.dtype)
-        self.state_size = config.recurrent
-
-    def initial(self) -> Carry:
-        return self.core.initial()
-
-    def observe(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[Carry, jax.Array]:
-        embeds = self.squeeze(self.encoder(sequence.image).astype(jnp.float32))
-        inputs = jnp.concatenate([embeds, sequence.action], axis=-1)
-        return self.core.unroll(carry, inputs, sequence.reset)
-
-    def loss(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[jax.Array, Learned]:
-        carry, states = self.observe(carry, sequence, key)
-        return jnp.float32(0), Learned(carry, states, {})
 
 
 class WorldModel(SequenceModel):
@@ -243,7 +216,7 @@ class WorldModel(SequenceModel):
 # In the order of the paper's table, and by its names.
 MODELS: dict[str, Callable[[jax.Array, Config], SequenceModel]] = {
     "vae": VAE,
-    "supervised": Supervised,
+    "supervised": functools.partial(VAEGRU, supervised=True),
     "rssm": functools.partial(WorldModel, carries=False),
     "vae-gru": VAEGRU,
     "rssm-tbtt": WorldModel,

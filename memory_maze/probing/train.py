@@ -25,6 +25,7 @@ from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, tim
 from memory_maze.probing.model import SequenceModel, find_maker, start
 from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
 from memory_maze.training.checkpoint import Checkpoints, read_config
+from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
 from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
@@ -173,7 +174,7 @@ class Learner:
             learning, metrics = _update(run, batch, self._join(arrays))
             return jax.tree.leaves(eqx.filter(learning, eqx.is_array)), metrics
 
-        self._update = jax.jit(update, donate_argnums=1)
+        self._update = jax.jit(update, donate_argnums=1, compiler_options=launch_options())
 
     @property
     def learning(self) -> Learning:

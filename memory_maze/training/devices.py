@@ -194,6 +194,15 @@ def on_all(function: Callable[..., Any], mesh: Mesh, inputs: Any, outputs: Any, 
     return jax.jit(shares, out_shardings=shardings, **options)
 
 
+def launch_options() -> dict[str, Any]:
+    """Of a compiler, for programs of many small kernels.
+
+    On GPUs XLA would record these as CUDA graphs and write each address into them at every call, since it has
+    changed: this takes the host longer than to launch them.
+    """
+    return {"xla_gpu_enable_command_buffer": ""} if jax.default_backend() == "gpu" else {}
+
+
 def local_copy(tree: Any) -> Any:
     """Arrays that are the same everywhere, as arrays of one device of this host."""
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
