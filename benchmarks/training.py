@@ -17,7 +17,7 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.agents.impala import PRESETS
+from memory_maze.agents.presets import PRESETS
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs

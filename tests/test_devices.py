@@ -26,7 +26,7 @@ RUN = """
 import dataclasses, functools, sys
 from pathlib import Path
 import jax, jax.numpy as jnp
-from memory_maze.agents import impala
+from memory_maze.agents.presets import PRESETS
 from memory_maze.engine import env
 from memory_maze.training import run
 
@@ -39,7 +39,7 @@ def draw(view, atlas, state):
 env.render_state = draw
 run.Env = functools.partial(run.Env, seconds=2)
 CONFIG = dataclasses.replace(
-    impala.PRESETS["debug"],
+    PRESETS["debug"],
     environments=8,
     sequences=4,
     length=2,
@@ -48,7 +48,7 @@ CONFIG = dataclasses.replace(
     entropy=0.1,
     channels=(4,),
 )
-impala.PRESETS["debug"] = CONFIG
+PRESETS["debug"] = CONFIG
 """
 DEVICES = (
     RUN

@@ -474,9 +474,11 @@ def test_one_run_has_probes_of_several_depths(tmp_path):
     config = {"probe": probing.PROBE}
     trained = make_result(walls=84.0, depths=depths, config=config)
     untrained = make_result(walls=81.0, title="RSSM, untrained", depths=depths, config=config)
-    folder = save(tmp_path, trained, untrained, make_constant())
+    few = make_constant() | {"data": trained["data"] | {"trajectories": 29}}
+    folder = save(tmp_path, trained, untrained, make_constant(), few)
     figure = probing_figures.draw_depths(group(find_results([folder])))
     lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].get_lines()}
+    assert len(figure.axes[0].get_lines()) == len(lines) == 3, "of the constant baselines that with more data"
     assert lines["RSSM (TBTT)"] == [[0, 80], [2, 82], [4, 84]]
     assert lines["RSSM, untrained"] == [[0, 80], [2, 82], [4, 81]]
     (broken,) = save(tmp_path / "broken", trained | {"depths": {"1": {"walls": {"mean": "x"}}}}).iterdir()

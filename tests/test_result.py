@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from memory_maze import TASKS, Sampler, policies, tasks
+from memory_maze.agents.presets import PRESETS
 from memory_maze.cli import main
 from memory_maze.engine.bank import draw_scenario, is_held_out
 from memory_maze.evaluate import evaluate
@@ -200,8 +201,6 @@ def test_long_curves_keep_the_mean_of_all_episodes():
 
 
 def test_agents_are_named_by_the_nearest_preset():
-    from memory_maze.agents.impala import PRESETS
-
     fast = json.loads(json.dumps(dataclasses.asdict(PRESETS["fast"])))
     assert find_preset("impala", fast) == ("fast", {})
     assert find_preset("impala", fast | {"core": "none"}) == ("fast", {"core": "none"})
@@ -209,6 +208,17 @@ def test_agents_are_named_by_the_nearest_preset():
     assert describe_ablation(fast | {"core": "none"}) == "no memory"
     assert describe_ablation(fast | {"forget_every": 50}) == "forgets every 50 steps"
     assert find_preset("another", {"x": 1}) == (None, {})
+
+
+def test_results_are_named_by_what_presets_are_now(run, monkeypatch):
+    changed = dataclasses.replace(PRESETS["debug"], entropy=0.5, trust=0.2)
+    old = json.loads((run / "result.json").read_text())
+    del old["config"]["agent"]["trust"]  # there was no choice yet
+    (run / "result.json").write_text(json.dumps(old))
+    assert read_result(run)["changes"] == {}
+    monkeypatch.setitem(PRESETS, "debug", changed)
+    result = read_result(run)
+    assert (result["preset"], result["changes"]) == ("debug", {"entropy": 0.001, "trust": None})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ import pytest
 
 from memory_maze import TASKS
 from memory_maze.agents import impala
-from memory_maze.agents.impala import PRESETS, Config, Network, Sequence, loss
+from memory_maze.agents.impala import Network, Sequence, loss
+from memory_maze.agents.presets import PRESETS, Config
 from memory_maze.agents.returns import vtrace
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env

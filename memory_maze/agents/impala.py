@@ -8,111 +8,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from memory_maze.agents.presets import Config
 from memory_maze.agents.returns import Vtrace, vtrace
 from memory_maze.models.cores import Carry, Core, make_core
 from memory_maze.models.nets import Linear, ResNet
 from memory_maze.options import ACTIONS
 from memory_maze.policies import Sight
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Values of the paper's table of hyper-parameters, where it has them."""
-
-    environments: int = 128
-    """Mazes that are played at once."""
-    sequences: int = 32
-    """Sequences in a gradient step."""
-    length: int = 100
-    """Actions in a sequence."""
-    passes: int = 1
-    """Times that each sequence is learned from."""
-    discount: float = 0.99
-    """Of rewards, for each action."""
-    decay: float = 0.95
-    """Lambda of the value targets."""
-    entropy: float = 0.001
-    """Scale of the entropy bonus."""
-    trust: float | None = None
-    """Learn no more from an action once its chance has changed by this share (PPO's clipping)."""
-    value_cost: float = 0.5
-    """Scale of the value loss."""
-    learning_rate: float = 2e-4
-    """Adam's step size."""
-    decay_steps: int | None = None
-    """Let the step size fall over so many actions; by default it stays."""
-    last_rate: float = 0.1
-    """What is left of it then."""
-    epsilon: float = 1e-7
-    """Adam's epsilon."""
-    momentum: float = 0.9
-    """Decay of Adam's mean of gradients. The paper does not tell it; SEED RL, its program, has 0."""
-    max_gradient: float = 40.0
-    """Norm at which gradients are clipped."""
-    core: str = "lstm"
-    """What remembers: lstm, gru or none."""
-    core_size: int = 256
-    """Size of its output."""
-    horizon: int | None = None
-    """Let its units begin with time spans of up to so many steps; by default they soon forget at first."""
-    forget_every: int | None = None
-    """Empty the memory every so many steps, for comparison."""
-    fold: bool = False
-    """See squares of four pixels as one with all their colours, in place of the first pooling."""
-    shrink: int = 1
-    """See squares of so many pixels as one."""
-    channels: tuple[int, ...] = (16, 32, 32)
-    """Of the ResNet's stages."""
-    blocks: int = 2
-    """Residual blocks in each stage."""
-    normalize: bool = True
-    """Normalize the ResNet's output. It grows without bounds otherwise, and the memory's gates close."""
-    features: int = 256
-    """Size of the ResNet's output."""
-    mixed_precision: bool = True
-    """Convolutions in bfloat16."""
-
-    def __post_init__(self) -> None:
-        if self.environments % self.sequences:
-            raise ValueError(
-                f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
-            )
-        if self.passes < 1:
-            raise ValueError(f"{self.passes} passes: learn from each sequence at least once")
-
-
-PRESETS = {
-    "paper": Config(),
-    "fast": Config(
-        environments=512,
-        sequences=64,
-        learning_rate=5e-4,
-        decay_steps=100_000_000,
-        fold=True,
-        blocks=1,
-    ),
-    "small": Config(
-        environments=64,
-        sequences=32,
-        length=32,
-        learning_rate=5e-4,
-        entropy=0.0005,
-        shrink=4,
-        channels=(),
-        features=128,
-        core_size=64,
-        mixed_precision=False,
-    ),
-    "debug": Config(
-        environments=4,
-        sequences=2,
-        length=4,
-        channels=(4, 4, 4),
-        features=8,
-        core_size=8,
-        mixed_precision=False,
-    ),
-}
 
 
 class Network(eqx.Module):

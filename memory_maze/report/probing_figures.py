@@ -15,7 +15,7 @@ _UNITS = {"walls": "walls that are right (%)", "objects": "squared error of obje
 _BETTER = {"walls": "walls: higher is better", "objects": "objects: lower is better"}
 _STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)))  # of several groups with one title
 _PAPER = {"linestyle": (0, (1, 1.2)), "linewidth": 2.2}
-_FLOORS = ("Constant baseline", "RSSM, untrained")  # what a probe knows where there is nothing to know
+_FLOORS = ("Constant baseline", "RSSM, untrained")
 _SPAN = 5.0  # percent of walls that an axis shows at least
 _ROOM = 1.2  # widths of bars between two tasks
 
@@ -203,8 +203,8 @@ def draw_depths(groups: Sequence[Group]) -> Any:
                 scores = [float(np.mean(means[count])) for count in layers]
                 style = {"marker": "o", "linewidth": 1.6, "zorder": 3}
                 axes.plot(layers, scores, color=_base(title, titles), label=title, **style)
-        for one in groups:
-            if one.title in _FLOORS and benchmark in one.benchmarks and (benchmark, one.title) not in depths:
+        for one in _find_floors(groups, benchmark):
+            if (benchmark, one.title) not in depths:
                 score = float(np.mean([figures["mean"] for figures in one.evaluations(benchmark)]))
                 style = {"linestyle": (0, (4, 2)), "linewidth": 1.4}
                 axes.axhline(score, color=_base(one.title, titles), label=one.title, **style)
@@ -212,6 +212,13 @@ def draw_depths(groups: Sequence[Group]) -> Any:
         axes.xaxis.get_major_locator().set_params(integer=True)
         _widen(axes, benchmark[1])
     return finish(figure, named)
+
+
+def _find_floors(groups: Sequence[Group], benchmark: Benchmark) -> list[Group]:
+    """What a probe knows where there is nothing to know: of each kind the one that had the most data."""
+    known = [one for one in groups if one.title in _FLOORS and benchmark in one.benchmarks]
+    most = {one.title: one for one in sorted(known, key=lambda one: one.results[0]["data"]["trajectories"])}
+    return list(most.values())
 
 
 def _find_depths(groups: Sequence[Group]) -> dict[tuple[Benchmark, str], dict[int, list[float]]]:

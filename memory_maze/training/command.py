@@ -51,7 +51,7 @@ class Train:
 
         parse_task(self.task)
         try:
-            from memory_maze.agents.impala import PRESETS
+            from memory_maze.agents.presets import PRESETS
             from memory_maze.training.devices import connected, is_first, use_cores
             from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result

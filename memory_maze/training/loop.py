@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from memory_maze.agents import impala
-from memory_maze.agents.impala import Config, Network, Sequence
+from memory_maze.agents.impala import Network, Sequence
+from memory_maze.agents.presets import Config
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.types import State, Timestep
 from memory_maze.options import ACTIONS

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from memory_maze.agents.presets import PRESETS, Config
 from memory_maze.files import replacing
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
@@ -178,20 +179,20 @@ def find_preset(algorithm: str, agent: dict[str, Any]) -> tuple[str | None, dict
     """The preset that is nearest to an agent's values, and the values that differ."""
     if algorithm != "impala":
         return None, {}
-    try:
-        from memory_maze.agents.impala import PRESETS
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'runs that have not ended need {error.name}: pip install "memory-maze[train]"', name=error.name
-        ) from error
-    # As JSON gives them: lists for tuples.
-    presets = {name: json.loads(json.dumps(dataclasses.asdict(one))) for name, one in PRESETS.items()}
+    # Values that came later are what they were before there was a choice.
+    agent = _as_json(Config()) | agent
+    presets = {name: _as_json(preset) for name, preset in PRESETS.items()}
     differences = {
         name: {key: value for key, value in agent.items() if key not in values or values[key] != value}
         for name, values in presets.items()
     }
     nearest = min(differences, key=lambda name: len(differences[name]))
     return nearest, differences[nearest]
+
+
+def _as_json(config: Config) -> dict[str, Any]:
+    """With lists for tuples."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def describe_ablation(agent: dict[str, Any]) -> str | None:
@@ -246,7 +247,15 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: no result, or a damaged one: {error}") from error
     if wrong := _find_wrong(result):
         raise ValueError(f"{path}: no result, or a damaged one: {wrong}")
-    return result
+    return result | _find_labels(result["config"])
+
+
+def _find_labels(config: dict[str, Any]) -> dict[str, Any]:
+    """A preset may have changed since a run: what it is called is what it would be called now."""
+    if config.get("algorithm") != "impala" or not isinstance(config.get("agent"), dict):
+        return {}
+    preset, changes = find_preset("impala", config["agent"])
+    return {"preset": preset, "changes": changes}
 
 
 def _find_wrong(result: Any) -> str | None:

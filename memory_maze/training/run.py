@@ -12,7 +12,8 @@ import equinox as eqx
 import jax
 from jax.sharding import Mesh
 
-from memory_maze.agents.impala import Config, Network
+from memory_maze.agents.impala import Network
+from memory_maze.agents.presets import Config
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.single import cache_programs
