@@ -202,6 +202,13 @@ def test_the_resnet_sees_every_pixel(keywords):
     assert seen.mean() > (0.5 if "shrink" not in keywords and "fold" not in keywords else 0.99)
 
 
+@pytest.mark.parametrize(("small", "outputs"), [(False, 32), (True, 9 * 32)])
+def test_convolutions_begin_larger_than_those_of_keras_unless_told(small, outputs):
+    network = ResNet(jax.random.key(0), 8, small=small)
+    weight = network.stages[1].blocks[0][0].weight  # of 32 channels by 3 x 3 pixels
+    assert float(weight.var()) == pytest.approx(2 / (9 * 32 + outputs), rel=0.03)
+
+
 def test_acting_in_the_type_of_the_computation_changes_nothing():
     network = ResNet(jax.random.key(0), 8, channels=(4, 4), dtype=jnp.bfloat16)
     images = jax.random.randint(jax.random.key(1), (2, 64, 64, 3), 0, 256).astype(jnp.uint8)

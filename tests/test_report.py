@@ -212,6 +212,18 @@ def test_curves_are_means_of_runs_beside_the_papers_scores(results):
     assert len(legend.get_texts()) == 6
 
 
+@pytest.mark.parametrize("tasks", [("9x9",), ("9x9", "11x11")])
+def test_long_names_are_not_cut_off(tasks):
+    changes = {"entropy": 0.001, "trust": None, "momentum": 0.0, "learning_rate": 0.0001, "horizon": 1000}
+    named = [make_result(task, changes=values) for task in tasks for values in ({}, changes)]
+    figure = figures.draw_curves(group(named))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert page.y0 <= box.y0 < box.y1 < figure.axes[-1].get_window_extent().y0
+
+
 def test_rewards_over_the_episode_are_beside_the_oracles(results):
     oracle = {"9x9": [3.5] * 10}
     figure = figures.draw_episodes(group(find_results([results])), oracle)

@@ -35,6 +35,7 @@ class Network(eqx.Module):
             fold=config.fold,
             shrink=config.shrink,
             normalize=config.normalize,
+            small=config.small_start,
             dtype=dtype,
         )
         inputs = config.features + len(ACTIONS) + 1
@@ -124,6 +125,8 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
         updates = config.passes * config.decay_steps // (config.sequences * config.length)
         rate = optax.linear_schedule(rate, config.last_rate * rate, updates)
     adam = optax.adam(rate, b1=config.momentum, eps=config.epsilon)
+    if config.max_gradient is None:
+        return adam
     return optax.chain(optax.clip_by_global_norm(config.max_gradient), adam)
 
 

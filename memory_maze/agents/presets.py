@@ -35,8 +35,8 @@ class Config:
     """Adam's epsilon."""
     momentum: float = 0.9
     """Decay of Adam's mean of gradients. The paper does not tell it; SEED RL, its program, has 0."""
-    max_gradient: float = 40.0
-    """Norm at which gradients are clipped."""
+    max_gradient: float | None = 40.0
+    """Norm at which gradients are clipped, if at all."""
     core: str = "lstm"
     """What remembers: lstm, gru or none."""
     core_size: int = 256
@@ -55,6 +55,8 @@ class Config:
     """Residual blocks in each stage."""
     normalize: bool = True
     """Normalize the ResNet's output. It grows without bounds otherwise, and the memory's gates close."""
+    small_start: bool = False
+    """Let convolutions begin as small as those of Keras, in which SEED RL is written."""
     features: int = 256
     """Size of the ResNet's output."""
     mixed_precision: bool = True

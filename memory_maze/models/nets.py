@@ -123,11 +123,13 @@ class Stage(eqx.Module):
     blocks: list[tuple[Weights, Weights]]
     pooled: bool = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: int, channels: int, blocks: int, pooled: bool) -> None:
+    def __init__(
+        self, key: jax.Array, inputs: int, channels: int, blocks: int, pooled: bool, small: bool = False
+    ) -> None:
         self.pooled = pooled
         key, *keys = jax.random.split(key, 1 + 2 * blocks)
-        self.conv = _make_conv(key, inputs, channels)
-        convs = [_make_conv(key, channels, channels) for key in keys]
+        self.conv = _make_conv(key, inputs, channels, small)
+        convs = [_make_conv(key, channels, channels, small) for key in keys]
         self.blocks = list(zip(convs[::2], convs[1::2], strict=True))
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -137,9 +139,10 @@ class Stage(eqx.Module):
         return x
 
 
-def _make_conv(key: jax.Array, inputs: int, outputs: int) -> Weights:
-    weight = jax.nn.initializers.glorot_uniform(in_axis=(0, 1, 2))(key, (3, 3, inputs, outputs))
-    return Weights(weight, jnp.zeros(outputs))
+def _make_conv(key: jax.Array, inputs: int, outputs: int, small: bool) -> Weights:
+    # Keras counts an output once for each pixel that it is made of.
+    make = jax.nn.initializers.glorot_uniform(in_axis=-2 if small else (0, 1, 2))
+    return Weights(make(key, (3, 3, inputs, outputs)), jnp.zeros(outputs))
 
 
 class ResNet(eqx.Module):
@@ -154,6 +157,7 @@ class ResNet(eqx.Module):
             largest of what it makes of each: nearly as much is seen in a quarter of the time.
         shrink: See the means of squares of so many pixels.
         normalize: Keep the vectors' numbers of a size that a memory can take.
+        small: Let convolutions begin as small as those of Keras.
         dtype: Of the computation.
     """
 
@@ -173,12 +177,13 @@ class ResNet(eqx.Module):
         fold: bool = False,
         shrink: int = 1,
         normalize: bool = False,
+        small: bool = False,
         dtype: Any = jnp.float32,
     ) -> None:
         out_key, *stage_keys = jax.random.split(key, 1 + len(channels))
         inputs = (4 * COLORS if fold else COLORS, *channels)
         self.stages = [
-            Stage(key, inputs[index], inputs[index + 1], blocks, pooled=index > 0 or not fold)
+            Stage(key, inputs[index], inputs[index + 1], blocks, pooled=index > 0 or not fold, small=small)
             for index, key in enumerate(stage_keys)
         ]
         side = IMAGE_SIDE // shrink >> len(channels)

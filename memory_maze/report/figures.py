@@ -1,6 +1,7 @@
 """Figures of trained agents: how they learn, and how they get better within an episode."""
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ _RIVALS = {"IMPALA": ("#555555", (0, (5, 2))), "Dreamer (TBTT)": ("#999999", (0,
 _ORACLE = {"color": "#222222", "linestyle": (0, (1, 1.5)), "linewidth": 2}
 _STYLES = {"jax": "-", "mujoco": (0, (4, 1.5))}
 _GRID = 100  # points of a mean curve
+_LETTERS = 66  # of a line of the legend: as many as are below a panel
 
 
 def draw_curves(groups: Sequence[Group]) -> Any:
@@ -135,10 +137,17 @@ def finish(figure: Any, panels: dict[str, Any]) -> Any:
             label.set_size(12)
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             labels.setdefault(name, handle)
+    if not labels:
+        return figure
     columns = 1 if len(panels) == 1 else 2
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + 0.27 * -(-len(labels) // columns))
-    figure.legend(
-        labels.values(), labels.keys(), loc="outside lower center", ncols=columns, fontsize=11, frameon=False
+    names = [textwrap.fill(name, _LETTERS) for name in labels]
+    rows = -(-len(names) // columns)
+    lines = max(
+        sum(name.count("\n") + 1 for name in names[first : first + rows])
+        for first in range(0, len(names), rows)
     )
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.27 * lines)
+    style = {"ncols": columns, "fontsize": 11, "frameon": False}
+    figure.legend(labels.values(), names, loc="outside lower center", **style)
     return figure

@@ -172,13 +172,14 @@ def write_page(
 
     Args:
         out: A folder.
-        results: Folder with online, probing and the files of benchmarks.
+        results: Folder with online, trials, probing and the files of benchmarks.
         recordings: What people played.
         oracle: Its rewards in 100 steps by task, from `read_oracle`.
         anonymous: People are called P1, P2, ...
     """
     sections = [
         _online(results / "online", oracle),
+        _trials(results / "trials", results / "online", oracle),
         _probing(results / "probing"),
         _people(recordings, oracle, anonymous),
         *(_benchmarks(title, results, files) for title, files in BENCHMARKS.items()),
@@ -197,7 +198,7 @@ def write_page(
 def make_page(sections: Iterable[Section]) -> str:
     """The page as HTML."""
     parts = []
-    for section in sections:
+    for section in (section for section in sections if section.blocks or section.missing):
         notes = [f"Not here: {text}." for text in section.missing]
         parts.append((section.anchor, section.title, make_html([*section.blocks, *notes])))
     commit = (find_commit() or "")[:8]
@@ -210,16 +211,37 @@ def _online(folder: Path, oracle: Oracle) -> Section:
     if _is_empty(folder):
         section.missing = [_tell(folder, code("python benchmarks/online.py"))]
         return section
-    groups = scores.group(scores.find_results([folder]))
+    results = scores.find_results([folder])
+    section.blocks = [*online_blocks(scores.group(results), oracle), *_origins(_agent_lines(results))]
+    return section
+
+
+def _trials(folder: Path, online: Path, oracle: Oracle) -> Section:
+    """Agents with other values, beside those of the benchmark in the same mazes."""
+    section = Section("Trials of other values")
+    if _is_empty(folder):
+        return section
+    trials = scores.find_results([folder])
+    tasks = {result["task"] for result in trials}
+    others = [] if _is_empty(online) else scores.find_results([online])
+    beside = [result for result in others if result["task"] in tasks and not result["ablation"]]
+    section.blocks = [
+        *online_blocks(scores.group([*trials, *beside]), oracle),
+        *_origins(_agent_lines(trials)),
+    ]
+    return section
+
+
+def _agent_lines(results: Iterable[dict[str, Any]]) -> list[Line]:
+    """How agents were trained and evaluated."""
     lines = []
-    for result in (result for one in groups for result in one.results):
+    for result in sorted(results, key=lambda result: result["file"]):
         name = Path(result["file"]).name
         lines.append(make_origin(f"{name}: training", result))
         for report in result["evaluations"]:
             engine = scores.ENGINES.get(report["engine"], report["engine"])
             lines.append(make_origin(f"{name}: evaluation, {engine}", report))
-    section.blocks = [*online_blocks(groups, oracle), *_origins(lines)]
-    return section
+    return lines
 
 
 def _probing(folder: Path) -> Section:
