@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from memory_maze.data.collect_command import Collect, Convert
 from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
@@ -20,7 +21,7 @@ from memory_maze.probing.command import Probing
 from memory_maze.probing.pictures_command import ProbePictures
 from memory_maze.report.command import Report
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import TASKS, get_task, parse_task
+from memory_maze.tasks import TASKS, get_task
 from memory_maze.training.command import Train
 from memory_maze.training.export_command import ExportAgent
 from memory_maze.watch.video_command import Video
@@ -160,73 +161,6 @@ def _opengl() -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Collect:
-    """Make a data set; run it again to finish one that was interrupted."""
-
-    out: Path
-    """Folder for the data set."""
-    task: str = "9x9"
-    """Which task, or any odd size like 7x7."""
-    objects: int | None = None
-    """Objects in mazes of other sizes; by default 3."""
-    episodes: int = 30_000
-    """How many trajectories, each in a maze of its own."""
-    evaluation: int | None = None
-    """How many of them are the split eval, in layouts that train has not; by default one in thirty."""
-    steps: int = 1000
-    """Actions in each."""
-    policy: str = "explorer"
-    """explorer, oracle, random, a trained agent (its name, or the folder of a run), or your own as
-    module:name."""
-    format: Literal["scenes", "npz"] = "scenes"
-    """scenes: small, pictures are drawn when read. npz: the paper's files, one for each trajectory."""
-    engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
-    seed: int = 0
-    """Seed of the first maze and of the policy."""
-    shard: int | None = None
-    """Trajectories that are made together; what is lost at most when it is killed."""
-    ray: str | None = None
-    """Address of a Ray cluster to spread the work over, or "auto"; needs `pip install "memory-maze[ray]"`."""
-
-    def run(self) -> None:
-        from memory_maze.data.collection import make_manifest
-        from memory_maze.data.progress import run_collection
-
-        manifest = make_manifest(
-            parse_task(self.task, self.objects),
-            self.episodes,
-            steps=self.steps,
-            policy=self.policy,
-            format=self.format,
-            engine=self.engine,
-            seed=self.seed,
-            evaluation=self.evaluation,
-            shard=self.shard,
-        )
-        if self.ray is not None:
-            _require("ray", "ray")
-        run_collection(self.out, manifest, console, self.ray)
-
-
-@dataclasses.dataclass(frozen=True)
-class Convert:
-    """Turn scenes into NPZ files, or NPZ files into scenes; run it again to finish."""
-
-    source: tyro.conf.Positional[str]
-    """The data set: a folder, a zip file of NPZ files, or hub:owner/name."""
-    out: tyro.conf.Positional[Path]
-    """Folder for the other format."""
-    format: Literal["scenes", "npz"] = "npz"
-    """The format to write."""
-
-    def run(self) -> None:
-        from memory_maze.data.progress import run_conversion
-
-        run_conversion(self.source, self.out, self.format, console)
-
-
-@dataclasses.dataclass(frozen=True)
 class CompareEngines:
     """Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
 
@@ -240,7 +174,8 @@ class CompareEngines:
     """Seed of mazes and actions."""
 
     def run(self) -> None:
-        _require("PIL", "video")
+        if importlib.util.find_spec("PIL") is None:
+            raise ModuleNotFoundError('this needs PIL: pip install "memory-maze[video]"', name="PIL")
         from memory_maze.compare import report as comparison
 
         for task in self.tasks:
@@ -252,12 +187,6 @@ class CompareEngines:
         console.print(f"written: {self.out}", soft_wrap=True)
         if not report["passed"]:
             raise RuntimeError("the engines are further apart than they may be")
-
-
-def _require(module: str, extra: str) -> None:
-    """Names the extra that a command needs, in one line."""
-    if importlib.util.find_spec(module) is None:
-        raise ModuleNotFoundError(f'this needs {module}: pip install "memory-maze[{extra}]"', name=module)
 
 
 Command = (

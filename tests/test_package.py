@@ -26,7 +26,7 @@ def test_importing_loads_no_extra():
 @pytest.mark.parametrize(
     ("module", "code", "remedy"),
     [
-        ("pygame", "from memory_maze.window import Window; Window(4)", "memory-maze[play]"),
+        ("pygame", "from memory_maze.adapters.window import Window; Window(4)", "memory-maze[play]"),
         ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "memory-maze[video]"),
         (
             "mujoco",

@@ -87,7 +87,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         if self.render_mode != "human":
             return
         if self._window is None:
-            from memory_maze.window import Window
+            from memory_maze.adapters.window import Window
 
             self._window = Window(self.simulation.options.control_freq)
         self._window.show(self.simulation.render(self._render_resolution))

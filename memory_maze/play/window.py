@@ -63,7 +63,7 @@ class PlayWindow:
     def __init__(self, full_screen: bool = False) -> None:
         self._pygame = pygame = _import_pygame()
         _check_screen()
-        # As in memory_maze.window: SDL must leave OpenGL to MuJoCo.
+        # As in memory_maze.adapters.window: SDL must leave OpenGL to MuJoCo.
         os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
         try:
             pygame.display.init()  # not pygame.init, which wants a sound card

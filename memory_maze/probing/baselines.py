@@ -152,7 +152,7 @@ class VAEGRU(SequenceModel):
 
     def loss(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[jax.Array, Learned]:
         loss, embeds, metrics = self.vae.learn(sequence.image, key)
-        # Embeddings are learned by the VAE alone, unless the probe may reach them.
+        # The VAE alone learns embeddings, unless the probe may reach them; then so does the prediction.
         inputs = embeds if self.supervised else jax.lax.stop_gradient(embeds)
         carry, states = self._remember(carry, sequence, inputs)
         guesses = self.dynamics(jnp.concatenate([states[:-1], sequence.action[1:]], axis=-1))

@@ -162,8 +162,7 @@ def _probe_optimizer(config: ProbeConfig) -> optax.GradientTransformation:
 class Learner:
     """Makes the gradient steps of a run.
 
-    Keeps its arrays in a list: to take a model apart and to put it together takes Python longer than the
-    device needs for some steps.
+    Keeps its arrays in a list: to take a model apart and to put it together costs Python time in every step.
     """
 
     def __init__(self, run: Run, learning: Learning) -> None:
