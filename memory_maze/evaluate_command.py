@@ -35,6 +35,8 @@ class Evaluate:
     """Seed of the first maze; the next ones have the next seeds."""
     held_out: bool = False
     """Play in mazes with layouts that no agent is trained in, as trained agents always do."""
+    forget_every: int | None = None
+    """Empty its memory every so many steps: what it loses is what it remembers from longer ago."""
     json: Path | None = None
     """File for the figures."""
     video: Path | None = None
@@ -45,6 +47,7 @@ class Evaluate:
         from memory_maze.files import replacing
         from memory_maze.machine import short_name
         from memory_maze.policies import agent_task, find_agent, load_policy
+        from memory_maze.policies.forgetful import Forgetful
 
         if self.video is not None:
             _check_video(self.video)
@@ -53,11 +56,15 @@ class Evaluate:
         task = parse_task(self.task or own or "9x9")
         # Before they are read, as a run that goes on may write others meanwhile.
         weights = None if folder is None else _hash(folder)
+        policy, name = load_policy(self.policy), short_name(self.policy)
+        if self.forget_every is not None:
+            policy = Forgetful(policy, self.forget_every)
+            console.print(f"{name} as it is, but it forgets every {self.forget_every} steps", soft_wrap=True)
         report = evaluate_shown(
-            load_policy(self.policy),
+            policy,
             task,
             self.episodes,
-            short_name(self.policy),
+            name,
             engine=self.engine,
             seed=self.seed,
             held_out=self.held_out or None,
@@ -67,9 +74,11 @@ class Evaluate:
             console.print(f"written: {self.video}", soft_wrap=True)
         if self.json is not None:
             with replacing(self.json) as path:
-                path.write_text(json.dumps({"policy": short_name(self.policy)} | report, indent=2) + "\n")
+                told = {"policy": name, "forget_every": self.forget_every}
+                path.write_text(json.dumps(told | report, indent=2) + "\n")
             console.print(f"written: {self.json}", soft_wrap=True)
-        if folder is not None and weights is not None:
+        # A result is of the agent as it is.
+        if folder is not None and weights is not None and self.forget_every is None:
             _note(folder, report | {"weights": weights}, own)
 
 

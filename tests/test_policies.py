@@ -15,6 +15,7 @@ from memory_maze.engine.env import begin_scenario
 from memory_maze.evaluate import bootstrap, evaluate, summarize
 from memory_maze.observation import layout_of, shortest_path, to_cells
 from memory_maze.policies import explorer, geodesic, load_policy
+from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.oracle import Oracle
 from memory_maze.rollout import play
 from memory_maze.sampler import Sampler
@@ -203,3 +204,23 @@ def test_wrong_requests_are_one_line(arguments, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
+
+
+class Counter:
+    """Its actions tell how many steps it remembers."""
+
+    def start(self, state):
+        return jnp.int32(0)
+
+    def act(self, memory, state, key):
+        return memory % 6, memory + 1
+
+
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_memories_are_emptied_every_so_many_steps(engine):
+    scenarios = [Sampler(TASKS["9x9"], seed).sample() for seed in range(2)]
+    assert play(Counter(), scenarios, 8, engine=engine).actions[1].tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
+    forgetful = Forgetful(Counter(), 3)
+    assert play(forgetful, scenarios, 8, engine=engine).actions[1].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    with pytest.raises(ValueError, match="every one or more"):
+        Forgetful(Counter(), 0)

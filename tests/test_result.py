@@ -274,6 +274,14 @@ def test_the_command_evaluates_a_run_and_adds_it_on_both_engines(run, capsys, tm
     assert "in 11x11 on mujoco" in capsys.readouterr().out
 
 
+def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, capsys):
+    before, path = (run / "result.json").read_bytes(), tmp_path / "out.json"
+    main(["evaluate", str(run), "--episodes", "3", "--forget-every", "5", "--json", str(path)])
+    assert json.loads(path.read_text())["forget_every"] == 5
+    assert (run / "result.json").read_bytes() == before
+    assert "it forgets every 5 steps" in capsys.readouterr().out
+
+
 def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, monkeypatch, capsys):
     before = (run / "result.json").read_bytes()
 
