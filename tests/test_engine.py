@@ -325,6 +325,7 @@ print(json.dumps({"devices": len(jax.devices()), "sums": sums, "x": np.asarray(s
 """
 
 
+@pytest.mark.slow  # tests/test_devices.py has the same of training
 def test_four_devices_give_the_same_as_one():
     results = []
     for count in (1, 4):

@@ -182,6 +182,7 @@ def test_longer_episodes():
     assert Simulation("15x15", engine="mujoco", control_freq=40).episode_steps == 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_a_thousand_resets_do_not_grow():
     simulation = Simulation("9x9", engine="mujoco", seed=0)
