@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from memory_maze.training.devices import Agreement, connected, make_mesh
+from memory_maze.training.devices import Agreement, connected, launch_options, make_mesh
 from memory_maze.training.log import read_metrics
 
 STEPS = 8 * 2  # of an iteration
@@ -282,3 +282,12 @@ def test_devices_that_the_user_asked_for_are_kept(monkeypatch):
     program = "import jax; from memory_maze.training.devices import use_cores; use_cores(8, 4); "
     command = [sys.executable, "-c", program + "print(len(jax.devices()))"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "3"
+
+
+def test_the_compiler_knows_what_it_is_told_on_a_gpu(monkeypatch):
+    assert launch_options() == {}
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    options = launch_options()
+    assert jax.jit(lambda x: 2 * x, compiler_options=options)(3) == 6
+    with pytest.raises(Exception, match="No such compile option"):
+        jax.jit(lambda x: 3 * x, compiler_options={f"{name}_x": "" for name in options})(3)
