@@ -251,9 +251,13 @@ def test_values_are_overridden_by_name():
         (8, 8, 8),
         50,
     )
+    assert override(Config(), ("max_gradient=null", "trust=1")) == Config(max_gradient=None, trust=1.0)
     for wrong, words in (
         (("learning=1",), "names are environments"),
-        (("length=1.5",), "like 100"),
+        (("length=1.5",), "of type int"),
+        (("length=true",), "of type int"),
+        (("trust=[1]",), "of type float or null"),
+        (("channels=3",), "of type tuple"),
         (("length=x",), "neither a number"),
         (("sequences=33",), "whole groups of 33"),
     ):

@@ -75,7 +75,6 @@ PRESETS = {
     "paper": Config(),
     "fast": Config(
         environments=512,
-        sequences=64,
         entropy=0.0003,
         trust=0.2,
         learning_rate=5e-4,

@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import types
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -107,7 +108,7 @@ class Train:
 def override(config: Any, settings: tuple[str, ...]) -> Any:
     """A dataclass with some values changed, each given as name=value."""
     changes: dict[str, Any] = {}
-    known = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    known = get_type_hints(type(config))
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or name not in known:
@@ -116,20 +117,22 @@ def override(config: Any, settings: tuple[str, ...]) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def _parse(name: str, text: str, before: Any) -> Any:
-    """A value of the type that it had."""
-    if isinstance(before, str):
+def _parse(name: str, text: str, hint: Any) -> Any:
+    """A value of the type that the field has."""
+    if hint is str:
         return text
     try:
         value = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{name}={text} is neither a number, true, false, null nor a list") from error
-    if isinstance(before, tuple):
+    if isinstance(value, list):
         value = tuple(value)
-    elif isinstance(before, float) and isinstance(value, int):
+    kinds = get_args(hint) if isinstance(hint, types.UnionType) else (get_origin(hint) or hint,)
+    if float in kinds and type(value) is int:
         value = float(value)
-    if before is not None and type(value) is not type(before):
-        raise ValueError(f"{name}={text}: it should be like {before!r}")
+    if type(value) not in kinds:
+        wanted = " or ".join("null" if kind is types.NoneType else kind.__name__ for kind in kinds)
+        raise ValueError(f"{name}={text}: it should be of type {wanted}")
     return value
 
 
