@@ -34,7 +34,7 @@ class Config:
     epsilon: float = 1e-7
     """Adam's epsilon."""
     momentum: float = 0.9
-    """Decay of Adam's mean of gradients. The paper does not tell it; SEED RL, its program, has 0."""
+    """Decay of Adam's mean of gradients."""
     max_gradient: float | None = 40.0
     """Norm at which gradients are clipped, if at all."""
     core: str = "lstm"
@@ -72,7 +72,15 @@ class Config:
 
 
 PRESETS = {
-    "paper": Config(),
+    # Beside the paper's table: what SEED RL, its program, does by itself.
+    "paper": Config(
+        decay_steps=100_000_000,
+        last_rate=0.0,
+        momentum=0.0,
+        max_gradient=None,
+        normalize=False,
+        small_start=True,
+    ),
     "fast": Config(
         environments=512,
         entropy=0.0003,
