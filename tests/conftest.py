@@ -8,6 +8,8 @@ import hypothesis
 import jax
 import pytest
 
+from memory_maze.engine.single import cache_programs
+
 # No window opens during the tests; test_window.py uses a real virtual screen.
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
@@ -32,6 +34,7 @@ def pytest_collection_modifyitems(config, items):
 def one_device():
     """Training in this process would make each core a device, and results depend on the order of tests."""
     jax.devices()
+    cache_programs()  # for all files of tests, of which each compiles much that others do too
 
 
 @pytest.fixture(autouse=True, scope="module")

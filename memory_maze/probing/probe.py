@@ -79,11 +79,15 @@ class Probe(eqx.Module):
         return self.net(states).reshape(getattr(truth, self.target).shape)
 
     def loss(self, states: jax.Array, truth: Truth) -> jax.Array:
-        """BCE over cells, or squared error over objects."""
+        """BCE or half the squared error, of all cells or objects together.
+
+        Means over them would be so small that Adam's epsilon keeps the probe from learning.
+        """
         answer = self.answer(states, truth)
         if self.target == "walls":
-            return optax.sigmoid_binary_cross_entropy(answer, truth.walls.astype(jnp.float32)).mean()
-        return score_objects(answer, truth.objects).mean()
+            losses = optax.sigmoid_binary_cross_entropy(answer, truth.walls.astype(jnp.float32))
+            return losses.sum(axis=(-2, -1)).mean()
+        return jnp.square(answer - truth.objects).sum(axis=(-2, -1)).mean() / 2
 
     def score(self, states: jax.Array, truth: Truth) -> jax.Array:
         """(...): the share of cells that are right in percent, or the squared error over objects."""
