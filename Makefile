@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 export PYTHON
 
-.PHONY: demo test test-slow lint newest setup-dev benchmark peer clean
+.PHONY: demo test test-slow lint newest newest-3 newest-4 setup-dev benchmark peer clean
 
 demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
@@ -32,10 +32,13 @@ lint: setup-dev
 # The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched.
 newest: setup-dev
 	@mkdir -p build && grep -v '^mujoco=' constraints.txt > build/constraints.txt
-	@scripts/venv.sh $(VENV)-mujoco3 check build/constraints.txt "mujoco>=3.17,<4"
-	@scripts/venv.sh $(VENV)-mujoco4 check build/constraints.txt "mujoco>=4,<5"
-	$(VENV)-mujoco3/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
-	$(VENV)-mujoco4/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
+	@$(MAKE) --no-print-directory -j 2 -O newest-3 newest-4
+
+newest-3: PIN = mujoco>=3.17,<4
+newest-4: PIN = mujoco>=4,<5
+newest-3 newest-4: newest-%:
+	@scripts/venv.sh $(VENV)-mujoco$* check build/constraints.txt "$(PIN)"
+	$(VENV)-mujoco$*/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py
