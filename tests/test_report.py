@@ -224,6 +224,13 @@ def test_long_names_are_not_cut_off(tasks):
     assert page.y0 <= box.y0 < box.y1 < figure.axes[-1].get_window_extent().y0
 
 
+def test_more_curves_than_colours_can_be_told_apart():
+    named = [make_result("9x9", changes={"momentum": 0.1 * number}) for number in range(12)]
+    (axes,) = (axes for axes in figures.draw_curves(group(named)).axes if axes.get_lines())
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(looks) == len(axes.get_lines()) > 12
+
+
 def test_rewards_over_the_episode_are_beside_the_oracles(results):
     oracle = {"9x9": [3.5] * 10}
     figure = figures.draw_episodes(group(find_results([results])), oracle)

@@ -13,6 +13,7 @@ from memory_maze.report.scores import ENGINES, Group, sort_tasks
 
 # Okabe and Ito's colours, which the colour-blind tell apart; greys are the paper's and the oracle's.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c510a")
+_LOOKS = tuple(itertools.product(("-", (0, (6, 1, 1.5, 1))), PALETTE))
 _RIVALS = {"IMPALA": ("#555555", (0, (5, 2))), "Dreamer (TBTT)": ("#999999", (0, (1.5, 1.5)))}
 _ORACLE = {"color": "#222222", "linestyle": (0, (1, 1.5)), "linewidth": 2}
 _STYLES = {"jax": "-", "mujoco": (0, (4, 1.5))}
@@ -34,9 +35,9 @@ def draw_curves(groups: Sequence[Group]) -> Any:
     figure, panels = make_panels(tasks)
     for task, axes in panels.items():
         tops = [0.5]
-        for one, color in zip(groups, itertools.cycle(PALETTE), strict=False):
+        for one, (style, color) in zip(groups, itertools.cycle(_LOOKS), strict=False):
             if (task, one.name) in curves:
-                tops.append(draw_curve(axes, curves[task, one.name], one.name, color))
+                tops.append(draw_curve(axes, curves[task, one.name], one.name, color, style))
         for name, (color, style) in _RIVALS.items():
             if task in paper.SCORES[name]:
                 score = paper.SCORES[name][task].mean
@@ -55,16 +56,19 @@ def read_curve(result: dict[str, Any]) -> np.ndarray:
     return np.array([point for point in points if point[1] is not None], float).reshape(-1, 2)
 
 
-def draw_curve(axes: Any, curves: Sequence[np.ndarray], name: str, color: str) -> float:
+def draw_curve(
+    axes: Any, curves: Sequence[np.ndarray], name: str, color: str, style: str | tuple = "-"
+) -> float:
     """The mean of runs with the band between the lowest and the highest, where all have one; its top."""
     start, end = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
     if len(curves) == 1 or start >= end:
         for curve in curves:
-            axes.plot(*curve.T, color=color, linewidth=2, label=name, zorder=3)
+            axes.plot(*curve.T, color=color, linestyle=style, linewidth=2, label=name, zorder=3)
     else:
         steps = np.linspace(start, end, _GRID)
         returns = np.array([np.interp(steps, *curve.T) for curve in curves])
-        axes.plot(steps, returns.mean(axis=0), color=color, linewidth=2, label=name, zorder=3)
+        mean = returns.mean(axis=0)
+        axes.plot(steps, mean, color=color, linestyle=style, linewidth=2, label=name, zorder=3)
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0, zorder=2)
     return max(float(curve[:, 1].max()) for curve in curves)
