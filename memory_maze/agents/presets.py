@@ -54,7 +54,7 @@ class Config:
     blocks: int = 2
     """Residual blocks in each stage."""
     normalize: bool = True
-    """Normalize the ResNet's output. It grows without bounds otherwise, and the memory's gates close."""
+    """Normalize the ResNet's output. Unless it starts small, it may grow until the memory's gates close."""
     small_start: bool = False
     """Let convolutions begin as small as those of Keras, in which SEED RL is written."""
     features: int = 256

@@ -81,7 +81,7 @@ class Probe(eqx.Module):
     def loss(self, states: jax.Array, truth: Truth) -> jax.Array:
         """BCE or half the squared error, of all cells or objects together.
 
-        Means over them would be so small that Adam's epsilon keeps the probe from learning.
+        Sums, as in the paper's program: beside a model's own losses a mean over cells would hardly count.
         """
         answer = self.answer(states, truth)
         if self.target == "walls":
