@@ -327,6 +327,7 @@ for count in (1, 4):
 """
 
 
+@pytest.mark.slow
 def test_four_devices_give_the_same_as_one():
     variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     result = subprocess.run(

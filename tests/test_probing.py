@@ -448,6 +448,7 @@ def test_results_of_baselines_tell_what_was_changed(sets, tmp_path):
     assert result["training"]["steps"] == 0
 
 
+@pytest.mark.slow
 def test_further_probes_are_asked_beside_and_change_nothing(sets, tmp_path):
     alone = call(sets, "rssm-tbtt", "--steps", "3", out=tmp_path / "alone")
     beside = call(sets, "rssm-tbtt", "--steps", "3", "--depths", "0", "2", out=tmp_path / "beside")

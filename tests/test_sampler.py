@@ -37,8 +37,17 @@ def test_recordings_cover_the_cases():
     }
 
 
-@pytest.mark.parametrize("engine", ["jax", "mujoco"])
-@pytest.mark.parametrize("sequence", SEQUENCES, ids=name_of)
+def check(sequence, engine):
+    """Compiling the JAX engine for every size takes minutes."""
+    middle = engine == "jax" and sequence[0]["task"] in ("11x11", "13x13")
+    name = f"{name_of(sequence)}-{engine}"
+    return pytest.param(sequence, engine, id=name, marks=[pytest.mark.slow] if middle else [])
+
+
+@pytest.mark.parametrize(
+    ("sequence", "engine"),
+    [check(sequence, engine) for engine in ("jax", "mujoco") for sequence in SEQUENCES],
+)
 def test_seeds_draw_what_the_published_package_draws(sequence, engine):
     """The ball is put onto targets as in the recording; the next maze depends on how many it took."""
     first = sequence[0]

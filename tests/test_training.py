@@ -139,6 +139,7 @@ def test_what_is_played_is_what_the_environment_says(batch, training):
     np.testing.assert_array_equal(play.sights.image, images[-1])
 
 
+@pytest.mark.slow
 def test_each_sequence_is_learned_from_so_many_times(batch):
     config = dataclasses.replace(DEBUG, passes=3, max_gradient=None)
     begun = loop.begin(jax.random.key(0), batch, config, make_mesh())
