@@ -13,9 +13,9 @@ demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
 	$(BIN)/memory-maze demo --out demo
 
-# Two files of tests at a time.
+# Two files of tests at a time, and not those with few but long tests last, when one would run alone.
 test: lint newest
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
