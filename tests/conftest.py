@@ -34,7 +34,12 @@ def pytest_collection_modifyitems(config, items):
 def one_device():
     """Training in this process would make each core a device, and results depend on the order of tests."""
     jax.devices()
-    cache_programs()  # for all files of tests, of which each compiles much that others do too
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_programs(one_device):
+    """Each file of tests compiles much that others do too."""
+    cache_programs()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -223,7 +223,7 @@ def test_probes_are_the_papers_and_told_what_they_need():
 
 def test_scores_are_shares_of_cells_and_squared_distances():
     walls = jnp.zeros((2, 1, 3, 3), jnp.uint8).at[0, 0, 0].set(1)
-    objects = jnp.array([[[[3.0, 4.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 1.0]]]])
+    objects = jnp.zeros((2, 1, 4, 2)).at[0, 0, 0].set([3.0, 4.0]).at[1, 0, 1].set([0.0, 1.0])
     truth = Truth(jnp.zeros((2, 1, 2)), jnp.zeros((2, 1, 2)), walls, objects)
 
     def zeros(probe):
@@ -232,9 +232,9 @@ def test_scores_are_shares_of_cells_and_squared_distances():
     states = jnp.zeros((2, 1, 5))
     for target, scores, loss in (
         ("walls", [[100 * 6 / 9], [100.0]], 9 * np.log(2)),
-        ("objects", [[12.5], [0.5]], (25 + 1) / 2 / 2),
+        ("objects", [[25 / 4], [1 / 4]], (25 / 2 + 1 / 2) / 2),
     ):
-        probe = zeros(Probe(jax.random.key(0), target, 5, 3, 2, ProbeConfig(units=4)))
+        probe = zeros(Probe(jax.random.key(0), target, 5, 3, 4, ProbeConfig(units=4)))
         np.testing.assert_allclose(probe.score(states, truth), scores, rtol=1e-5)
         assert probe.loss(states, truth) == pytest.approx(loss), "of all cells or objects together"
 

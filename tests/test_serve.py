@@ -106,7 +106,7 @@ def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(serv
     made = {ACTION_NAMES[index] for index in arrays["action"][1:].argmax(axis=1)}
     assert {"forward", "forward_left", "left"} <= made
     assert arrays["reward"].sum() == score
-    assert len(seen) > 10  # of 150, where the machine is busy
+    assert len(seen) > 10  # fewer than the steps where the machine is busy
     for step, picture in seen.items():
         np.testing.assert_array_equal(picture, arrays["image"][step], f"picture {step}")
 

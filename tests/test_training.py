@@ -254,7 +254,7 @@ def test_values_are_overridden_by_name():
         (("length=1.5",), "of type int"),
         (("length=true",), "of type int"),
         (("trust=[1]",), "of type float or null"),
-        (("channels=3",), "of type tuple"),
+        (("channels=3",), "of type list"),
         (("length=x",), "neither a number"),
         (("sequences=33",), "whole groups of 33"),
     ):

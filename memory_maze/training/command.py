@@ -131,7 +131,8 @@ def _parse(name: str, text: str, hint: Any) -> Any:
     if float in kinds and type(value) is int:
         value = float(value)
     if type(value) not in kinds:
-        wanted = " or ".join("null" if kind is types.NoneType else kind.__name__ for kind in kinds)
+        words = {types.NoneType: "null", tuple: "list"}  # as they are typed
+        wanted = " or ".join(words.get(kind, kind.__name__) for kind in kinds)
         raise ValueError(f"{name}={text}: it should be of type {wanted}")
     return value
 
