@@ -1,7 +1,8 @@
-"""Writes the figures of `results/` into the README: `python benchmarks/readme.py`."""
+"""Writes the figures of `results/` into the README and the documents: `python benchmarks/readme.py`."""
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,36 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def online_table(results: list[dict]) -> str:
-    """Trained agents beside the paper's, and how long each took."""
+    """Trained agents beside the paper's."""
     groups = scores.group(results)
-    rows, tasks = scores.make_rows(groups), scores.columns(groups)
     random = json.loads((ROOT / "results/random-7x7.json").read_text())
     note = f"{tables.NOTE} A random policy has {random['mean']:.2f} in {random['task']}."
-    parts = [tables.make_markdown(rows, tasks), note]
-    if engines := tables.make_engine_table(groups):
-        parts += ["The same mazes on both engines:", engines]
-    return "\n\n".join(part.rstrip() for part in [*parts, tables.make_run_table(groups)])
+    return join(tables.make_markdown(scores.make_rows(groups), scores.columns(groups)), note)
+
+
+def online_runs(results: list[dict]) -> str:
+    """How both engines score them, and how long each took."""
+    groups = scores.group(results)
+    return join(tables.make_engine_table(groups) or "", tables.make_run_table(groups))
 
 
 def probing_table(results: list[dict]) -> str:
-    """Sequence models beside the paper's, and how long each took."""
+    """Sequence models beside the paper's."""
     groups = probing.group(results)
     rows = probing.make_rows(groups)
-    parts = [probing.make_markdown(rows, probing.columns(groups)), *probing.make_notes(rows)]
-    return "\n\n".join(part.rstrip() for part in [*parts, probing.make_run_table(groups)])
+    return join(probing.make_markdown(rows, probing.columns(groups)), *probing.make_notes(rows))
 
 
-TABLES = {
+def probing_runs(results: list[dict]) -> str:
+    """How long each took."""
+    return probing.make_run_table(probing.group(results)).rstrip()
+
+
+def join(*parts: str) -> str:
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
+README = {
     "results/reference.json": benchmarks.reference_table,
     "results/throughput-cpu.json": benchmarks.throughput_table,
     "results/throughput-gpu.json": benchmarks.throughput_table,
@@ -44,8 +55,15 @@ TABLES = {
     "results/online": online_table,
     "results/training-gpu.json": benchmarks.training_note,
     "results/probing": probing_table,
-    "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
     "results/serve-cpu.json": benchmarks.serve_table,
+}
+PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
+    "README.md": README,
+    "docs/training.md": {"results/online": online_runs},
+    "docs/probing.md": {
+        "results/probing": probing_runs,
+        "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
+    },
 }
 
 
@@ -56,20 +74,19 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def fill(text: str) -> str:
-    """The README with every table between its markers drawn anew."""
-    for name, draw in TABLES.items():
-        if not (ROOT / name).exists():
-            continue
+def fill(page: str) -> str:
+    """A page with every table between its markers drawn anew."""
+    text = (ROOT / page).read_text()
+    for name, draw in PAGES[page].items():
         table = draw(read(ROOT / name))
         pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
         text, count = re.subn(pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.DOTALL)
-        assert count == 1, f"README.md lacks the markers for {name}"
+        assert count == 1, f"{page} lacks the markers for {name}"
     return text
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    filled = fill(readme.read_text())
-    with replacing(readme) as path:
-        path.write_text(filled)
+    for page in PAGES:
+        filled = fill(page)
+        with replacing(ROOT / page) as path:
+            path.write_text(filled)

@@ -77,11 +77,12 @@ def page(file):
     return Page(file.read_text())
 
 
-def readme_tables(name):
-    """The tables that the README has of some results."""
-    text = (ROOT / "README.md").read_text()
-    (part,) = re.findall(rf"<!-- {name} -->\n(.*?)<!-- end -->", text, re.DOTALL)
-    tables = [block.splitlines() for block in part.split("\n\n") if block.startswith("|")]
+def documented_tables(name):
+    """The tables that the README and the documents have of some results."""
+    text = "\n".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    parts = re.findall(rf"<!-- {name} -->\n(.*?)<!-- end -->", text, re.DOTALL)
+    blocks = [block for part in parts for block in part.split("\n\n")]
+    tables = [block.splitlines() for block in blocks if block.startswith("|")]
     return [[[cell.strip() for cell in line[1:-1].split("|")] for line in table] for table in tables]
 
 
@@ -100,8 +101,8 @@ def readme_tables(name):
         "results/start.json",
     ],
 )
-def test_the_page_has_the_tables_of_the_readme(page, name):
-    tables = readme_tables(name)
+def test_the_page_has_the_tables_of_the_documents(page, name):
+    tables = documented_tables(name)
     assert tables
     for header, _, *rows in tables:
         found = [[cell.strip() for cell in line] for table in page.tables for line in table]
