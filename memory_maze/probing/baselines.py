@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from memory_maze.models.cores import GRU
-from memory_maze.models.nets import MLP, Linear
+from memory_maze.models.nets import MLP
 from memory_maze.models.rssm import RSSM, Latent, divergence
 from memory_maze.models.vision import make_vision
 from memory_maze.options import ACTIONS
 from memory_maze.probing.model import Carry, Learned, Sequence, SequenceModel
+
+_NORM_EPSILON = 1e-3  # of the dynamics' layers, as of the probes'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Config:
     """Share of it that the prior learns."""
     latent: int = 32
     """Size of the VAE's embedding."""
+    latent_units: int = 256
+    """Of the hidden layer before it."""
     vae_divergence: float = 0.1
     """Scale of the VAE's KL loss."""
     dynamics_layers: int = 2
@@ -60,6 +64,7 @@ PRESETS = {
         hidden=128,
         groups=16,
         classes=16,
+        latent_units=128,
         dynamics_units=128,
         depth=16,
         shrink=4,
@@ -71,6 +76,7 @@ PRESETS = {
         groups=2,
         classes=4,
         latent=4,
+        latent_units=8,
         dynamics_units=8,
         depth=1,
         shrink=8,
@@ -83,7 +89,7 @@ class VAE(SequenceModel):
     """Sees one picture at a time (Kingma & Welling 2014): no memory."""
 
     encoder: Any
-    moments: Linear
+    moments: MLP
     decoder: Any
     scale: float = eqx.field(static=True)
     state_size: int = eqx.field(static=True)
@@ -93,7 +99,9 @@ class VAE(SequenceModel):
         self.encoder, self.decoder = make_vision(
             vision_key, config.latent, config.depth, config.shrink, config.dtype
         )
-        self.moments = Linear(key, self.encoder.outputs, 2 * config.latent)
+        self.moments = MLP(
+            key, self.encoder.outputs, config.latent_units, 1, 2 * config.latent, dtype=config.dtype
+        )
         self.scale, self.state_size = config.vae_divergence, config.latent
 
     def initial(self) -> Carry:
@@ -101,7 +109,7 @@ class VAE(SequenceModel):
 
     def embed(self, images: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Mean and logarithm of the standard deviation, (..., latent)."""
-        mean, log_std = jnp.split(self.moments(self.encoder(images).astype(jnp.float32)), 2, axis=-1)
+        mean, log_std = jnp.split(self.moments(self.encoder(images)), 2, axis=-1)
         return mean, jnp.clip(log_std, -10.0, 5.0)
 
     def learn(self, images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, dict[str, jax.Array]]:
@@ -140,7 +148,8 @@ class VAEGRU(SequenceModel):
             config.dynamics_units,
             config.dynamics_layers,
             config.latent,
-            dtype=config.dtype,
+            _NORM_EPSILON,
+            config.dtype,
         )
         self.supervised, self.state_size = supervised, config.recurrent
 
@@ -156,7 +165,7 @@ class VAEGRU(SequenceModel):
         inputs = embeds if self.supervised else jax.lax.stop_gradient(embeds)
         carry, states = self._remember(carry, sequence, inputs)
         guesses = self.dynamics(jnp.concatenate([states[:-1], sequence.action[1:]], axis=-1))
-        wrong = jnp.square(guesses - jax.lax.stop_gradient(embeds[1:])).mean(axis=-1)
+        wrong = 0.5 * jnp.square(guesses - jax.lax.stop_gradient(embeds[1:])).sum(axis=-1)
         follows = ~sequence.reset[1:]
         prediction = (wrong * follows).sum() / jnp.maximum(follows.sum(), 1)
         metrics["loss_prediction"] = prediction
