@@ -24,7 +24,7 @@ from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.answers import ask, load_run, mean_score
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.constant import evaluate_constant
-from memory_maze.probing.model import Learned, SequenceModel, find_maker
+from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_maker, start
 from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
@@ -203,6 +203,40 @@ def test_baselines_have_the_papers_sizes():
     # A recurrent state of 2,048 and 32 x 32 one-hot numbers.
     wanted = {"vae": 32, "supervised": 2048, "vae-gru": 2048}
     assert sizes == wanted | dict.fromkeys(("rssm", "rssm-tbtt", "rssm-untrained"), 2048 + 1024)
+
+
+def make_noise(length):
+    keys = jax.random.split(jax.random.key(3), 2)
+    images = jax.random.randint(keys[0], (length, 2, 64, 64, 3), 0, 256, jnp.uint8)
+    actions = jax.nn.one_hot(jax.random.randint(keys[1], (length, 2), 0, 6), 6)
+    return Sequence(images, actions, jnp.zeros((length, 2), bool))
+
+
+def test_a_gru_learns_to_predict_embeddings_of_the_same_trajectory():
+    model = make_model(session.make_run("vae-gru", "debug"), jax.random.key(0))
+    silent = jax.tree.map(jnp.zeros_like, eqx.filter(model.dynamics, eqx.is_array))
+    model = eqx.tree_at(lambda m: m.dynamics, model, eqx.combine(silent, model.dynamics))
+    sequence, carry = make_noise(3), start(model, 2)
+    embeds, _ = model.vae.embed(sequence.image)
+    wrong = jnp.square(embeds[1:]).sum(axis=-1) / 2  # it guesses zeros
+    _, learned = model.loss(carry, sequence, jax.random.key(1))
+    assert learned.metrics["loss_prediction"] == pytest.approx(float(wrong.mean()), rel=1e-4)
+    sequence = sequence._replace(reset=sequence.reset.at[2].set(True))  # two other trajectories
+    _, learned = model.loss(carry, sequence, jax.random.key(1))
+    assert learned.metrics["loss_prediction"] == pytest.approx(float(wrong[0].mean()), rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "reaches"), [("vae-gru", False), ("supervised", True)])
+def test_what_is_asked_of_the_gru_reaches_the_vae_only_if_supervised(name, reaches):
+    model = make_model(session.make_run(name, "debug"), jax.random.key(0))
+
+    def ask_states(model):
+        _, learned = model.loss(start(model, 2), make_noise(3), jax.random.key(1))
+        return learned.states.sum()
+
+    slopes = eqx.filter_grad(ask_states)(model)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(slopes.core))
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(slopes.vae)) == reaches
 
 
 # Probes
