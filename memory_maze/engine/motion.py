@@ -354,6 +354,7 @@ def _run_lanes(setup: _Setup):
     """The loop over all substeps on (L,) arrays. `vmap` makes its axis part of L, also a nested one."""
 
     @custom_vmap
+    @jax.jit  # traced once for all programs with as many lanes
     def run(lanes: _Lanes, drive: _Drive) -> _Lanes:
         # Chosen when the program is lowered, so that one compiled for CPU beside a GPU is right.
         return lax.platform_dependent(
