@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from pictures import look_same
 from PIL import Image
 from serving import open_page, serving, unpack
 from websockets.exceptions import ConnectionClosed
@@ -70,13 +71,6 @@ PIXELS = """() => {
 }"""
 
 
-def assert_same_picture(seen, recorded, step):
-    """Recordings are drawn many pictures at a time: what is computed in another order may round otherwise."""
-    difference = np.abs(seen.astype(int) - recorded)
-    assert difference.max() <= 1, f"picture {step}"
-    assert np.count_nonzero(difference) <= 3, f"picture {step}"
-
-
 def find_played(server, player):
     """What is recorded of a player, once it is."""
     if not server.recordings.exists():
@@ -115,7 +109,7 @@ def test_keys_move_the_ball_to_an_object_and_the_recording_is_what_was_seen(serv
     assert arrays["reward"].sum() == score
     assert len(seen) > 10  # fewer than the steps where the machine is busy
     for step, picture in seen.items():
-        assert_same_picture(picture, arrays["image"][step], step)
+        assert look_same(picture, arrays["image"][step]), f"picture {step}"
 
 
 def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
