@@ -84,7 +84,7 @@ def test_every_make_target_exists():
 
 def test_figures_are_those_of_the_result_files(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from readme import PAGES, fill  # ty: ignore[unresolved-import]
+    from documents import PAGES, fill  # ty: ignore[unresolved-import]
 
     for page in PAGES:
-        assert fill(page) == (ROOT / page).read_text(), "run: python benchmarks/readme.py"
+        assert fill(page) == (ROOT / page).read_text(), "run: python benchmarks/documents.py"

@@ -1,4 +1,4 @@
-"""Writes the figures of `results/` into the README and the documents: `python benchmarks/readme.py`."""
+"""Writes the figures of `results/` into the README and the documents: `python benchmarks/documents.py`."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def online_table(results: list[dict]) -> str:
 def online_runs(results: list[dict]) -> str:
     """How both engines score them, and how long each took."""
     groups = scores.group(results)
-    return join(tables.make_engine_table(groups) or "", tables.make_run_table(groups))
+    return join(tables.make_engine_table(groups), tables.make_run_table(groups))
 
 
 def probing_table(results: list[dict]) -> str:
@@ -35,30 +35,30 @@ def probing_table(results: list[dict]) -> str:
 
 def probing_runs(results: list[dict]) -> str:
     """How long each took."""
-    return probing.make_run_table(probing.group(results)).rstrip()
+    return join(probing.make_run_table(probing.group(results)))
 
 
-def join(*parts: str) -> str:
-    return "\n\n".join(part.rstrip() for part in parts)
+def join(*parts: str | None) -> str:
+    """Paragraphs and tables, of which some may be missing."""
+    return "\n\n".join(part.rstrip() for part in parts if part)
 
 
-README = {
-    "results/reference.json": benchmarks.reference_table,
-    "results/throughput-cpu.json": benchmarks.throughput_table,
-    "results/throughput-gpu.json": benchmarks.throughput_table,
-    "results/start.json": benchmarks.start_table,
-    "results/policies.json": benchmarks.policy_table,
-    "results/equivalence.json": benchmarks.equivalence_table,
-    "results/explorer.json": benchmarks.explorer_table,
-    "results/data-cpu.json": benchmarks.data_table,
-    "results/data-gpu.json": benchmarks.data_table,
-    "results/online": online_table,
-    "results/training-gpu.json": benchmarks.training_note,
-    "results/probing": probing_table,
-    "results/serve-cpu.json": benchmarks.serve_table,
-}
 PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
-    "README.md": README,
+    "README.md": {
+        "results/reference.json": benchmarks.reference_table,
+        "results/throughput-cpu.json": benchmarks.throughput_table,
+        "results/throughput-gpu.json": benchmarks.throughput_table,
+        "results/start.json": benchmarks.start_table,
+        "results/policies.json": benchmarks.policy_table,
+        "results/equivalence.json": benchmarks.equivalence_table,
+        "results/explorer.json": benchmarks.explorer_table,
+        "results/data-cpu.json": benchmarks.data_table,
+        "results/data-gpu.json": benchmarks.data_table,
+        "results/online": online_table,
+        "results/training-gpu.json": benchmarks.training_note,
+        "results/probing": probing_table,
+        "results/serve-cpu.json": benchmarks.serve_table,
+    },
     "docs/training.md": {"results/online": online_runs},
     "docs/probing.md": {
         "results/probing": probing_runs,
