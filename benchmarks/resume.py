@@ -1,7 +1,9 @@
 """Whether training that is killed and goes on has the same curve: `python benchmarks/resume.py`.
 
 One run is left alone; another like it is killed (SIGKILL) once it has saved a checkpoint, and called again.
-Compares every line of their metrics and their weights. Writes results/resume-gpu.json (or -cpu.json).
+Compares every line of their metrics and their weights. XLA is told to add in the same order every time: on a
+GPU it may not otherwise, and two runs of a seed differ before any is killed; these lines are also compared by
+themselves. Writes results/resume-gpu.json (or -cpu.json).
 """
 
 import dataclasses
@@ -22,6 +24,9 @@ from safetensors.numpy import load_file
 from memory_maze.files import replacing
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import METRICS, WEIGHTS
+
+FLAGS = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true"
+ENVIRONMENT = os.environ | {"XLA_FLAGS": FLAGS.strip()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +50,14 @@ class Config:
 def main(config: Config) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole, parts = Path(folder, "whole"), Path(folder, "parts")
-        subprocess.run(command(config, whole), check=True)
+        subprocess.run(command(config, whole), check=True, env=ENVIRONMENT)
         killed_after = kill_midway(config, parts)
-        subprocess.run(command(config, parts), check=True)
+        resumed_from = saved(parts)[-1] * read_metrics(parts)[0]["steps"]  # there is a line of each iteration
+        subprocess.run(command(config, parts), check=True, env=ENVIRONMENT)
         result = json.loads((whole / "result.json").read_text())
         devices = result["hardware"]["devices"]
-        figures = compare(whole, parts) | {"killed_after": killed_after, "devices": devices}
+        figures = compare(whole, parts, resumed_from)
+        figures |= {"killed_after": killed_after, "resumed_from": resumed_from, "devices": devices}
     kind = "cpu" if devices.endswith("cpu") else "gpu"
     out = config.out or ROOT / "results" / f"resume-{kind}.json"
     settings = dataclasses.asdict(config) | {"out": None}
@@ -78,7 +85,7 @@ def command(config: Config, folder: Path) -> list[str]:
 
 def kill_midway(config: Config, folder: Path) -> int:
     """Kills a run that has saved itself and gone on; tells how many steps it had made."""
-    process = subprocess.Popen(command(config, folder))
+    process = subprocess.Popen(command(config, folder), env=ENVIRONMENT)
     while steps_made(folder) < config.steps // 2 or not saved(folder):
         if process.poll() is not None:
             raise SystemExit("the run ended before it could be killed: give more --steps")
@@ -88,9 +95,9 @@ def kill_midway(config: Config, folder: Path) -> int:
     return steps_made(folder)
 
 
-def saved(folder: Path) -> bool:
-    """Whether a checkpoint is complete: it has a name of digits alone."""
-    return any(path.name.isdigit() for path in folder.glob("checkpoints/*"))
+def saved(folder: Path) -> list[int]:
+    """Iterations after which there are complete checkpoints: these have names of digits alone."""
+    return sorted(int(path.name) for path in folder.glob("checkpoints/*") if path.name.isdigit())
 
 
 def steps_made(folder: Path) -> int:
@@ -98,23 +105,28 @@ def steps_made(folder: Path) -> int:
     return lines[-1]["steps"] if lines else 0
 
 
-def compare(one: Path, two: Path) -> dict[str, Any]:
-    """The largest differences between two runs."""
+def compare(one: Path, two: Path, resumed_from: int) -> dict[str, Any]:
+    """The largest differences between two runs; in their first lines nothing but chance could differ."""
     curves = [{line["steps"]: line for line in read_metrics(folder)} for folder in (one, two)]
     if curves[0].keys() != curves[1].keys():
         raise SystemExit("the runs have lines of different steps")
-    keys = ("loss_total", "loss_policy", "loss_value", "loss_entropy", "reward", "return")
-    differences = {
-        key: max(abs((curves[0][steps][key] or 0.0) - (curves[1][steps][key] or 0.0)) for steps in curves[0])
-        for key in keys
-    }
     weights = [load_file(folder / WEIGHTS) for folder in (one, two)]
     return {
         "lines": len(curves[0]),
-        "largest_difference": differences,
+        "largest_difference": differ(curves, list(curves[0])),
+        "largest_difference_before": differ(curves, [steps for steps in curves[0] if steps <= resumed_from]),
         "largest_difference_of_weights": max(
             float(np.abs(weights[0][name] - weights[1][name]).max()) for name in weights[0]
         ),
+    }
+
+
+def differ(curves: list[dict[int, dict[str, Any]]], chosen: list[int]) -> dict[str, float]:
+    """The largest difference of each figure in the chosen lines."""
+    keys = ("loss_total", "loss_policy", "loss_value", "loss_entropy", "reward", "return")
+    return {
+        key: max(abs((curves[0][steps][key] or 0.0) - (curves[1][steps][key] or 0.0)) for steps in chosen)
+        for key in keys
     }
 
 

@@ -78,10 +78,13 @@ def measure(preset: str, task: str, config: Config) -> dict[str, float]:
     jax.block_until_ready(metrics)
     compiled = time.perf_counter()
     iterations = 0
-    while (elapsed := time.perf_counter() - compiled) < config.seconds or not iterations:
+    while time.perf_counter() - compiled < config.seconds or not iterations:
+        last = metrics
         training, metrics = iterate(training, batch, agent, mesh)
-        jax.block_until_ready(metrics)
+        jax.block_until_ready(last)  # as in training, the next iteration is asked for while one runs
         iterations += 1
+    jax.block_until_ready(metrics)
+    elapsed = time.perf_counter() - compiled
     return {
         "steps_per_second": iterations * agent.environments * agent.length / elapsed,
         "iterations": iterations,
