@@ -26,6 +26,13 @@ def online_runs(results: list[dict]) -> str:
     return join(tables.make_engine_table(groups), tables.make_run_table(groups))
 
 
+def trials_table(results: list[dict]) -> str:
+    """Agents with other values."""
+    groups = scores.group(results)
+    rows = [row for row in scores.make_rows(groups) if row.source == "ours"]
+    return join(tables.make_markdown(rows, scores.columns(groups)), tables.make_run_table(groups))
+
+
 def probing_table(results: list[dict]) -> str:
     """Sequence models beside the paper's."""
     groups = probing.group(results)
@@ -59,7 +66,7 @@ PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
         "results/probing": probing_table,
         "results/serve-cpu.json": benchmarks.serve_table,
     },
-    "docs/training.md": {"results/online": online_runs},
+    "docs/training.md": {"results/online": online_runs, "results/trials": trials_table},
     "docs/probing.md": {
         "results/probing": probing_runs,
         "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
@@ -70,7 +77,7 @@ PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
 def read(path: Path) -> Any:
     """A file of figures, or the results in a folder."""
     if path.is_dir():
-        return {"online": scores, "probing": probing}[path.name].find_results([path])
+        return (probing if path.name == "probing" else scores).find_results([path])
     return json.loads(path.read_text())
 
 

@@ -215,6 +215,18 @@ def test_what_cannot_be_collected_is_said_in_a_line(sets, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_gpu_makes_thousands_at_once(monkeypatch):
+    from memory_maze.data import collection
+
+    monkeypatch.setattr(collection.jax, "default_backend", lambda: "gpu")
+    shards = make_manifest(TASKS["9x9"], 30_000).shards()
+    assert [len(shard.episodes) for shard in shards] == [7250] * 4 + [1000]
+    assert [len(shard.episodes) for shard in make_manifest(TASKS["9x9"], 300).shards()] == [290, 10]
+    assert make_manifest(TASKS["9x9"], 30_000, shard=50).shard == 50
+    assert make_manifest(TASKS["9x9"], 30_000, format="npz").shard == 100
+    assert make_manifest(TASKS["9x9"], 30_000, engine="mujoco").shard == 20
+
+
 def test_two_collections_do_not_share_a_folder(tmp_path):
     from memory_maze.data.collection import begin
 

@@ -90,6 +90,7 @@ def documented_tables(name):
     "name",
     [
         "results/online",
+        "results/trials",
         "results/probing",
         "results/policies.json",
         "results/equivalence.json",

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import math
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib import metadata
@@ -38,6 +39,7 @@ from memory_maze.tasks import CONTROL_FREQ, Task, get_task
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
 SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
+GPU_SHARD = 8000  # scenes at most: a GPU plays thousands nearly as fast as hundreds
 
 Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
 File = tuple[str, bytes]  # name and content
@@ -79,9 +81,17 @@ def make_manifest(
         policy=policy,
         engine=engine,
         seed=seed,
-        shard=shard or SHARDS[format, engine],
+        shard=shard or choose_shard(format, engine, episodes - evaluation),
         made_with=describe_maker(engine),
     )
+
+
+def choose_shard(format: str, engine: str, episodes: int) -> int:
+    """How many trajectories to make at once, of so many for training."""
+    if (format, engine) == ("scenes", "jax") and jax.default_backend() != "cpu":
+        shards = max(1, math.ceil(episodes / GPU_SHARD))
+        return max(SHARDS[format, engine], math.ceil(episodes / shards))  # all alike, for one program
+    return SHARDS[format, engine]
 
 
 def describe_maker(engine: str) -> dict[str, str]:

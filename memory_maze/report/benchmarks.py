@@ -190,7 +190,7 @@ def training_note(report: dict) -> str:
         for task, figures in tasks.items()
     ]
     return (
-        f"The first {report['settings']['seconds']:.0f} seconds of training, alone on {report['devices']} "
+        f"The first {report['settings']['seconds']:.0f} seconds of training on {report['devices']} "
         f"({report['date'][:10]}, results/training-gpu.json): {', '.join(speeds)}."
     )
 
