@@ -27,10 +27,10 @@ def online_runs(results: list[dict]) -> str:
 
 
 def trials_table(results: list[dict]) -> str:
-    """Agents with other values."""
+    """Agents with other values, those that were evaluated."""
     groups = scores.group(results)
-    rows = [row for row in scores.make_rows(groups) if row.source == "ours"]
-    return join(tables.make_markdown(rows, scores.columns(groups)), tables.make_run_table(groups))
+    rows = [row for row in scores.make_rows(groups) if row.source == "ours" and row.cells]
+    return tables.make_markdown(rows, scores.columns(groups)).rstrip()
 
 
 def probing_table(results: list[dict]) -> str:
