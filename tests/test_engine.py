@@ -1,6 +1,7 @@
 """The JAX engine as pure functions: rules, resets, batches, devices."""
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -66,6 +67,20 @@ def test_touching_the_target_pays_and_asks_for_the_next():
     assert (float(reward), int(state.target)) == (1, 1)
     state, reward = touch(state, 1)
     assert (float(reward), int(state.target)) == (1, 4 % 3 if 4 % 3 != 1 else 5 % 3), "then they take turns"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_any_objects_can_be_touched_at_once(count):
+    """Those that stand side by side, as in small mazes; without an end to the search this would hang."""
+    for target, *others in itertools.product(range(count), *[(False, True)] * count):
+        state = begin(draws=(target, *range(count), *range(count)), objects=count)
+        after, reward = jax.jit(collect)(state, jnp.array(others))
+        assert float(reward) == others[target]
+        if not others[target]:
+            assert (int(after.target), int(after.draws_used)) == (target, 1)
+        else:
+            taken = {i for i in range(target, count) if others[i]}
+            assert int(after.target) not in (taken if len(taken) < count else {target})
 
 
 def test_a_lone_object_must_be_left_and_found_again():

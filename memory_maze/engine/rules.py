@@ -59,8 +59,10 @@ def next_target(state: State, touched: jax.Array, key: jax.Array) -> tuple[jax.A
     itself = jnp.arange(count) == state.target
     # As published: objects are handled in their order, and those before the target are done with.
     touched = touched & (jnp.arange(count) >= state.target)
-    # Where everything is touched at once, at least not the same again.
-    taken = jnp.where(touched.all(), itself, touched | itself)
+    # Where everything is touched at once, at least not the same again. This is also asked if all objects
+    # but the target are touched, and the search below must end.
+    taken = touched | itself
+    taken = jnp.where(taken.all(), itself, taken)
     if len(state.draws) == 0:
         scores = jnp.where(taken, -1.0, jax.random.uniform(key, (count,)))
         return jnp.argmax(scores).astype(jnp.int32), state.draws_used
