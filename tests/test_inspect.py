@@ -224,7 +224,7 @@ def test_many_problems_are_counted(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes ffmpeg
-@pytest.mark.parametrize("format", ["scenes", "npz"])
+@pytest.mark.parametrize("format", ["scenes", pytest.param("npz", marks=pytest.mark.slow)])
 def test_the_command_writes_figures_and_pictures(tmp_path, format):
     import imageio.v2 as imageio
 

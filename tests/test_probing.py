@@ -512,6 +512,7 @@ def test_data_of_npz_files_is_as_good(sets, tmp_path):
     assert results[1]["data"]["format"] == "npz"
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(sets, tmp_path):
     out = tmp_path / "run"
     words = ["probe", "vae", "--preset", "debug", "--data", str(sets[0].path), "--out", str(out)]

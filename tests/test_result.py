@@ -387,9 +387,7 @@ def test_videos_are_refused_before_anything_is_played(tmp_path, capsys):
     assert "videos are .mp4 files" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "task", ["9x9", pytest.param("11x11", marks=SLOW), pytest.param("13x13", marks=SLOW), "15x15"]
-)
+@pytest.mark.parametrize("task", ["9x9", *(pytest.param(f"{n}x{n}", marks=SLOW) for n in (11, 13, 15))])
 def test_each_size_comes_with_an_agent_that_has_learned(task):
     policy = load_policy(f"impala-{task}")
     report = evaluate(policy, dataclasses.replace(TASKS[task], seconds=100), episodes=6)

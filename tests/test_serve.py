@@ -230,6 +230,7 @@ def play_along(server, cookie, seconds, delays):
             assert Image.open(io.BytesIO(picture)).size == (256, 256)
 
 
+@pytest.mark.slow
 def test_ten_players_at_once(tmp_path):
     with serving(tmp_path, "--tasks", "9x9") as server:
         cookies = [server.new_player(f"P{index}") for index in range(10)]

@@ -72,6 +72,7 @@ def test_human_mode_without_a_screen_goes_on_with_a_warning(engine):
     assert "there is no screen" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_window_keeps_the_pace():
     script = SCRIPT.replace("HiFreq-v0", "v0").replace(
         "env.reset(seed=3)", "env.reset(seed=3); import time; t=time.time()"

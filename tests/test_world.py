@@ -215,6 +215,7 @@ def test_the_state_learns_through_its_samples(rssm):
         assert np.abs(leaf).max() > 0, path
 
 
+@pytest.mark.slow
 def test_half_the_precision_is_nearly_as_good():
     """Samples may differ where two numbers are near each other: without any there is nothing to draw."""
     options = SMALL | {"groups": 3, "classes": 1}
