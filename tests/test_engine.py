@@ -72,14 +72,14 @@ def test_touching_the_target_pays_and_asks_for_the_next():
 @pytest.mark.parametrize("count", [2, 3])
 def test_any_objects_can_be_touched_at_once(count):
     """Those that stand side by side, as in small mazes; without an end to the search this would hang."""
-    for target, *others in itertools.product(range(count), *[(False, True)] * count):
+    for target, *touched in itertools.product(range(count), *[(False, True)] * count):
         state = begin(draws=(target, *range(count), *range(count)), objects=count)
-        after, reward = jax.jit(collect)(state, jnp.array(others))
-        assert float(reward) == others[target]
-        if not others[target]:
+        after, reward = jax.jit(collect)(state, jnp.array(touched))
+        assert float(reward) == touched[target]
+        if not touched[target]:
             assert (int(after.target), int(after.draws_used)) == (target, 1)
         else:
-            taken = {i for i in range(target, count) if others[i]}
+            taken = {i for i in range(target, count) if touched[i]}
             assert int(after.target) not in (taken if len(taken) < count else {target})
 
 

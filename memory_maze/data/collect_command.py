@@ -34,7 +34,7 @@ class Collect:
     seed: int = 0
     """Seed of the first maze and of the policy."""
     shard: int | None = None
-    """Trajectories that are made together; what is lost at most when it is killed."""
+    """Trajectories that are made together; what is lost at most when it is killed. Few go to more workers."""
     ray: str | None = None
     """Address of a Ray cluster to spread the work over, or "auto"; needs `pip install "memory-maze[ray]"`."""
 
