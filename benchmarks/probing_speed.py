@@ -32,9 +32,10 @@ from memory_maze.files import replacing
 from memory_maze.machine import describe_devices
 from memory_maze.probing.baselines import MODELS
 from memory_maze.probing.evaluate import make_sequence, time_first
+from memory_maze.probing.model import start
 from memory_maze.probing.probe import KEYS
 from memory_maze.probing.session import make_run
-from memory_maze.probing.train import Learner, begin
+from memory_maze.probing.train import Learner, begin, count_turns
 
 console = Console()
 PARTS = ("pictures", "forward", "gradient")
@@ -95,11 +96,12 @@ def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
     targets = ("objects",) if name == "supervised" else ("walls", "objects")
     run = make_run(name, config.preset, targets=targets, seed=config.seed)
     learning = begin(run, dataset.size, dataset.objects)
-    start = time.perf_counter()
-    with dataset.batches("replay", run.batch, run.time, keys=KEYS, arrays="jax") as batches:
+    began = time.perf_counter()
+    turns = count_turns(run, learning.model)
+    with dataset.batches("replay", run.batch, run.time, keys=KEYS, arrays="jax", interleave=turns) as batches:
         parts = {"pictures_ms": 1e3 * time_calls(lambda: next(batches), config.seconds / 5)}
         batch = next(batches)
-        sequence, carry = make_sequence(time_first(batch)), learning.carry
+        sequence, carry = make_sequence(time_first(batch)), start(learning.model, run.batch)
         arguments = learning.model, carry, sequence, jax.random.key(0)
         forward = eqx.filter_jit(lambda model, *others: model.loss(*others)[0])
         gradient = eqx.filter_jit(eqx.filter_grad(lambda model, *others: model.loss(*others)[0]))
@@ -112,7 +114,7 @@ def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
             return learner.step(next(batches))
 
         jax.block_until_ready(step())
-        first = time.perf_counter() - start
+        first = time.perf_counter() - began
         seconds = time_calls(step, config.seconds)
         kernels = list_kernels(step, config.kernels) if jax.default_backend() == "gpu" else NO_KERNELS
     return {

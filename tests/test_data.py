@@ -303,20 +303,24 @@ def test_formats_and_kinds_of_arrays_give_the_same_sequences(sets, order, tmp_pa
         iterator.close()
 
 
-@pytest.mark.parametrize("order", ["windows", "replay"])
-def test_a_saved_position_goes_on_with_the_next_batch(sets, order):
+@pytest.mark.parametrize(("order", "interleave"), [("windows", 1), ("replay", 1), ("replay", 2)])
+def test_a_saved_position_goes_on_with_the_next_batch(sets, order, interleave):
     dataset = data.load(sets / "scenes", "train")
-    with dataset.batches(order, 3, 24, seed=8, keys=("action", "reset", "agent_pos")) as batches:
+    keywords = {"keys": ("action", "reset", "agent_pos"), "interleave": interleave}
+    with dataset.batches(order, 3, 24, seed=8, **keywords) as batches:
         for _ in range(5):
             next(batches)
         position = json.loads(json.dumps(batches.position))
         expected = [next(batches) for _ in range(5)]
-    again = dataset.batches(order, 3, 24, seed=8, keys=("action", "reset", "agent_pos"), position=position)
+    again = dataset.batches(order, 3, 24, seed=8, **keywords, position=position)
     for batch in expected:
         assert_same(next(again), batch)
     again.close()
     with pytest.raises(ValueError, match="another order"):
-        dataset.batches(order, 3, 24, seed=9, position=position)
+        dataset.batches(order, 3, 24, seed=9, **keywords, position=position)
+    if order == "replay":
+        with pytest.raises(ValueError, match="another order"):
+            dataset.batches(order, 3, 24, seed=8, interleave=3, position=position)
 
 
 @given(
@@ -324,18 +328,23 @@ def test_a_saved_position_goes_on_with_the_next_batch(sets, order):
     batch=st.integers(1, 12),
     time=st.integers(1, 30),
     seed=st.integers(0, 5),
+    interleave=st.integers(1, 4),
 )
 @settings(max_examples=60, deadline=None)
-def test_replay_reads_everything_once_and_in_order(lengths, batch, time, seed):
+def test_replay_reads_everything_once_and_in_order(lengths, batch, time, seed, interleave):
     lengths = np.array(lengths)
     batch = min(batch, len(lengths))
-    order = Replay(np.arange(len(lengths)), lengths, batch, time, seed)
-    rows = [[] for _ in range(batch)]
-    for _ in range(4 * lengths.sum() // (batch * time) + 2):
+    order = Replay(np.arange(len(lengths)), lengths, batch, time, seed, interleave=interleave)
+    rows = [[] for _ in range(interleave * batch)]
+    for turn in range(interleave * (4 * lengths.sum() // (batch * time) + 2)):
         trajectories, times = order.draw()
+        first = turn % interleave * batch
         for row in range(batch):
-            rows[row] += zip(trajectories[row].tolist(), times[row].tolist(), strict=True)
-        assert len({pick for pick, _ in order.position["rows"]}) == batch
+            rows[first + row] += zip(trajectories[row].tolist(), times[row].tolist(), strict=True)
+        reading = [pick for pick, _ in order.position["rows"]]
+        assert len(set(reading[first : first + batch])) == batch
+        if 2 * interleave * batch <= len(lengths):
+            assert len(set(reading)) == interleave * batch, "no two rows of any batch read the same"
     for row in rows:
         for (before, then), (after, now) in itertools.pairwise(row):
             assert (after, now) == (before, then + 1) if then + 1 < lengths[before] else now == 0
@@ -373,6 +382,7 @@ def test_parts_for_several_processes_are_disjoint(sets):
     [
         ({"time": 62}, "the shortest trajectory has 61"),
         ({"batch": 0}, "batch must be a positive integer"),
+        ({"interleave": 0}, "interleave must be a positive integer"),
         ({"keys": ("picture",)}, "no key 'picture'"),
         ({"arrays": "torch"}, "numpy, jax or dlpack"),
         ({"part": (2, 2)}, "part 2 of 2"),

@@ -28,7 +28,7 @@ from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_mak
 from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
-from memory_maze.probing.train import Learner, Run, begin, make_model, train
+from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
 
 STEPS = 40  # of a trajectory
 
@@ -279,7 +279,8 @@ def test_scores_are_shares_of_cells_and_squared_distances():
 def learn(run, sets, steps=3):
     learning = begin(run, 9, 3)
     order, learner = "replay" if learning.model.carries else "windows", Learner(run, learning)
-    with sets[0].batches(order, run.batch, run.time, arrays="jax") as batches:
+    turns = count_turns(run, learning.model)
+    with sets[0].batches(order, run.batch, run.time, arrays="jax", interleave=turns) as batches:
         for _ in range(steps):
             metrics = learner.step(next(batches))
     return learner.learning, metrics
@@ -317,6 +318,17 @@ def test_carries_go_on_only_where_they_should(run, sets):
     for name, goes_on in (("rssm-tbtt", True), ("rssm", False)):
         learned, _ = learn(dataclasses.replace(run, model=name), sets)
         assert bool(jnp.abs(learned.carry.deter).max() > 0) == goes_on
+
+
+@pytest.mark.parametrize("interleave", [1, 3])
+def test_every_interleaved_batch_goes_on_with_its_own_carry(run, sets, interleave):
+    run = dataclasses.replace(run, model="tests.test_probing:Clock", settings=None, interleave=interleave)
+    learner = Learner(run, begin(run, 9, 3))
+    with sets[0].replay(run.batch, run.time, arrays="jax", interleave=interleave) as batches:
+        for _ in range(interleave * 2 * STEPS // run.time):  # until every row has begun a trajectory
+            learner.step(next(batches))
+        rows = np.array([start or STEPS + 1 for _, start in batches.position["rows"]])
+    np.testing.assert_array_equal(learner.learning.carry, rows.reshape(interleave, run.batch))
 
 
 def test_a_run_that_goes_on_is_the_same_as_one_that_never_stopped(run, sets, tmp_path):

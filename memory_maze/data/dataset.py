@@ -166,7 +166,8 @@ class Dataset:
     def replay(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
         """Whole trajectories in order, for ever, for truncated backpropagation through time.
 
-        Each row goes on where it stopped in the batch before. Where `reset` is true a trajectory begins:
+        Each row goes on where it stopped in the batch before (with `interleave=n`, n batches before).
+        Where `reset` is true a trajectory begins:
         forget the state. Keywords as for `batches`.
         """
         return self.batches("replay", batch, time, **keywords)
@@ -182,6 +183,7 @@ class Dataset:
         seed: int = 0,
         position: dict[str, Any] | None = None,
         part: tuple[int, int] = (0, 1),
+        interleave: int = 1,
         prefetch: int = 2,
     ) -> "Batches":
         """An endless iterator of training sequences.
@@ -195,16 +197,20 @@ class Dataset:
             seed: Of the order.
             position: Of an iterator like this one, to go on from there.
             part: (index, count) of this process, if several share the data.
+            interleave: Of "replay": so many batches of different trajectories come in turn, and a row goes
+                on where it stopped that many batches before. Keep a state for each of them. Learning from
+                the same mazes in batch after batch, a model may follow these and not learn of all.
             prefetch: Batches that are made ahead.
         """
-        check_sizes(batch, time)
+        check_sizes(batch=batch, time=time, interleave=interleave)
         if arrays not in ("numpy", "jax", "dlpack"):
             raise ValueError(f"arrays must be numpy, jax or dlpack: got {arrays!r}")
         trajectories = split_between(len(self), part)
-        chosen = ORDERS[order](trajectories, self.lengths[trajectories], batch, time, seed, position)
+        lengths = self.lengths[trajectories]
+        chosen = ORDERS[order](trajectories, lengths, batch, time, seed, position, interleave)
         source = self._source
         if isinstance(source, Files) and order == "replay":
-            source = source.keeping(batch + 2)
+            source = source.keeping(interleave * batch + 2)
         return Batches(chosen, source.read, check_keys(tuple(keys)), _CONVERT[arrays], prefetch)
 
 

@@ -16,6 +16,7 @@ class Order(abc.ABC):
         time: Elements of each, T.
         seed: Of all that is drawn.
         position: Of an order like this one, to go on from there.
+        interleave: Batches whose rows are others; has no meaning for windows.
     """
 
     kind: ClassVar[str]
@@ -28,9 +29,10 @@ class Order(abc.ABC):
         time: int,
         seed: int,
         position: dict[str, Any] | None = None,
+        interleave: int = 1,
     ) -> None:
         self._trajectories, self._lengths = trajectories, lengths
-        self._shape, self._seed = (batch, time), seed
+        self._shape, self._seed, self._interleave = (batch, time), seed, interleave
         mine = self._describe()
         theirs = mine if position is None else {key: position.get(key) for key in mine}
         if theirs != mine:
@@ -83,56 +85,72 @@ class Windows(Order):
 class Replay(Order):
     """Whole trajectories in order, as truncated backpropagation through time needs them.
 
-    Each row of a batch goes on where it stopped in the batch before, and from the end of a trajectory to
-    the start of the next, which no other row is reading. The first of each row starts anywhere.
+    Each row of a batch goes on where it stopped `interleave` batches before, and from the end of a
+    trajectory to the start of the next, which no other row is reading. The first of each row starts anywhere.
     """
 
     kind = "replay"
+
+    def _describe(self) -> dict[str, Any]:
+        return super()._describe() | {"interleave": self._interleave}
 
     def _begin(self, position: dict[str, Any] | None) -> None:
         batch, count = self._shape[0], len(self._trajectories)
         if count < batch:
             raise ValueError(f"{batch} different trajectories a batch: there are {count}")
         self._epoch, self._taken = (0, 0) if position is None else position["next"]
+        self._turn = 0 if position is None else int(position["turn"])
         self._permutation = self._shuffle()
         self._rows: list[tuple[int, int]] = []
         if position is not None:
             self._rows = [(int(pick), int(start)) for pick, start in position["rows"]]
             return
         rng = np.random.default_rng([self._seed, 0, 1])
-        for row in range(batch):
+        for row in range(self._interleave * batch):
             pick = self._next(row, set())
             self._rows.append((pick, int(rng.integers(self._lengths[pick]))))
 
     @property
     def position(self) -> dict[str, Any]:
         rows = [list(row) for row in self._rows]
-        return self._describe() | {"next": [self._epoch, self._taken], "rows": rows}
+        return self._describe() | {"next": [self._epoch, self._taken], "turn": self._turn, "rows": rows}
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        batch = self._shape[0]
         trajectories, times = np.zeros(self._shape, np.int32), np.zeros(self._shape, np.int32)
-        seen = {pick for pick, _ in self._rows}
-        for row in range(self._shape[0]):
-            filled = 0
-            while filled < self._shape[1]:
-                pick, start = self._rows[row]
-                count = min(self._shape[1] - filled, int(self._lengths[pick]) - start)
-                trajectories[row, filled : filled + count] = self._trajectories[pick]
-                times[row, filled : filled + count] = np.arange(start, start + count)
-                filled += count
-                self._rows[row] = pick, start + count
-                if start + count == self._lengths[pick]:
-                    self._rows[row] = self._next(row, seen), 0
-                    seen.add(self._rows[row][0])
+        first = self._turn * batch
+        seen = {pick for pick, _ in self._rows[first : first + batch]}
+        for row in range(batch):
+            self._fill(trajectories[row], times[row], first + row, seen)
+        self._turn = (self._turn + 1) % self._interleave
         return trajectories, times
+
+    def _fill(self, trajectories: np.ndarray, times: np.ndarray, row: int, seen: set[int]) -> None:
+        filled = 0
+        while filled < len(times):
+            pick, start = self._rows[row]
+            count = min(len(times) - filled, int(self._lengths[pick]) - start)
+            trajectories[filled : filled + count] = self._trajectories[pick]
+            times[filled : filled + count] = np.arange(start, start + count)
+            filled += count
+            self._rows[row] = pick, start + count
+            if start + count == self._lengths[pick]:
+                self._rows[row] = self._next(row, seen), 0
+                seen.add(self._rows[row][0])
 
     def _shuffle(self) -> np.ndarray:
         return np.random.default_rng([self._seed, self._epoch]).permutation(len(self._trajectories))
 
     def _next(self, row: int, seen: set[int]) -> int:
-        """The next in random order that no other row is reading, nor, if possible, has read in this batch."""
-        taken = {pick for other, (pick, _) in enumerate(self._rows) if other != row}
-        taken = seen | taken if len(seen | taken) < len(self._trajectories) else taken
+        """The next in random order that no other row of its batch is reading.
+
+        If possible it is not in this batch already, and not read by any row of the other batches.
+        """
+        others = {other: pick for other, (pick, _) in enumerate(self._rows) if other != row}
+        batch = row // self._shape[0]
+        taken = {pick for other, pick in others.items() if other // self._shape[0] == batch}
+        for wish in (seen, set(others.values())):
+            taken = taken | wish if len(taken | wish) < len(self._trajectories) else taken
         while True:
             if self._taken == len(self._permutation):
                 self._epoch, self._taken = self._epoch + 1, 0
@@ -154,7 +172,7 @@ def split_between(count: int, part: tuple[int, int]) -> np.ndarray:
     return np.arange(count)[index::parts]
 
 
-def check_sizes(batch: int, time: int) -> None:
-    for name, value in (("batch", batch), ("time", time)):
+def check_sizes(**sizes: int) -> None:
+    for name, value in sizes.items():
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a positive integer: got {value!r}")

@@ -31,6 +31,9 @@ class Probing:
     """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
     steps: int = 1_000_000
     """Gradient steps."""
+    interleave: int = 8
+    """Batches of different trajectories that models with a memory learn from in turn; 1: the same mazes
+    are in batch after batch."""
     seed: int = 0
     """Seed of the weights and of the order of the data."""
     trajectories: int | None = None
@@ -61,6 +64,7 @@ class Probing:
             targets=self.targets,
             depths=self.depths,
             steps=self.steps,
+            interleave=self.interleave,
             seed=self.seed,
             score_every=self.score_every,
             save_every=self.save_every,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from memory_maze.data.dataset import Batches, Dataset
+from memory_maze.data.order import check_sizes
 from memory_maze.engine.single import cache_programs
 from memory_maze.files import replacing
 from memory_maze.probing import baselines
@@ -65,6 +66,8 @@ class Run:
     """Sequences in a batch."""
     time: int = 48
     """Steps of each."""
+    interleave: int = 8
+    """Batches of different trajectories that are learned from in turn, by models that carry their state."""
     seed: int = 0
     log_every: float = 10.0
     """Seconds between two lines of metrics."""
@@ -88,7 +91,7 @@ class Learning(NamedTuple):
     optimizer: Any
     probes: dict[str, Probe]
     probe_optimizer: Any
-    carry: Any
+    carry: Any  # of each of the interleaved batches
     steps: jax.Array  # () int32
 
 
@@ -113,6 +116,7 @@ def begin(run: Run, size: int, objects: int) -> Learning:
         _check_supervised(run)
     if any(depth < 0 for depth in run.depths):
         raise ValueError(f"depths are numbers of hidden layers, from 0: got {run.depths}")
+    check_sizes(batch=run.batch, time=run.time, interleave=run.interleave)
     model = make_model(run, model_key)
     keys = dict(zip(TARGETS, probe_keys, strict=True))
     dtype = run.settings.dtype if run.settings else jnp.float32
@@ -131,9 +135,14 @@ def begin(run: Run, size: int, objects: int) -> Learning:
         _optimizer(run.optimizer).init(eqx.filter(model, eqx.is_inexact_array)),
         probes,
         _probe_optimizer(run.probe).init(eqx.filter(probes, eqx.is_inexact_array)),
-        start(model, run.batch),
+        start(model, count_turns(run, model), run.batch),
         jnp.int32(0),
     )
+
+
+def count_turns(run: Run, model: SequenceModel) -> int:
+    """Batches of different trajectories."""
+    return run.interleave if model.carries else 1
 
 
 def name_depth(target: str, depth: int) -> str:
@@ -194,10 +203,12 @@ def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learni
     batch = time_first(batch)
     sequence, truth = make_sequence(batch), make_truth(batch)
     key = jax.random.fold_in(jax.random.key(run.seed + 1), learning.steps)
+    turn = learning.steps % count_turns(run, learning.model)
+    before = jax.tree.map(lambda leaf: leaf[turn], learning.carry)
 
     def losses(parts: tuple[SequenceModel, dict[str, Probe]]) -> tuple[jax.Array, Any]:
         model, probes = parts
-        loss, learned = model.loss(learning.carry, sequence, key)
+        loss, learned = model.loss(before, sequence, key)
         states = learned.states if model.supervised else jax.lax.stop_gradient(learned.states)
         asked = {target: probe.loss(states, truth) for target, probe in probes.items()}
         return loss + sum(asked.values()), (loss, asked, learned)
@@ -217,7 +228,9 @@ def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learni
         f"score_{target}": probe.score(learned.states, truth).mean()
         for target, probe in learning.probes.items()
     }
-    carry = jax.lax.stop_gradient(learned.carry) if model.carries else start(model, run.batch)
+    carry = learning.carry
+    if model.carries:
+        carry = jax.tree.map(lambda leaf, now: leaf.at[turn].set(now), carry, learned.carry)
     return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
 
 
@@ -249,7 +262,14 @@ def train(
     log = Log(out, int(learning.steps))
     order = "replay" if learning.model.carries else "windows"
     batches = train_set.batches(
-        order, run.batch, run.time, keys=KEYS, arrays="jax", seed=run.seed, position=position
+        order,
+        run.batch,
+        run.time,
+        keys=KEYS,
+        arrays="jax",
+        seed=run.seed,
+        position=position,
+        interleave=count_turns(run, learning.model),
     )
     try:
         return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show)
