@@ -186,7 +186,7 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it back without loss."""
-        data = {"format": "memory-maze-scenario-1", **dataclasses.asdict(self)}
+        data = {"format": "memory-maze-scenario-1", **vars(self)}
         if self.draws is not None:
             data["draws"] = "".join(map(str, self.draws))
         return data

@@ -227,6 +227,19 @@ def test_a_gpu_makes_thousands_at_once(monkeypatch):
     assert make_manifest(TASKS["9x9"], 30_000, engine="mujoco").shard == 20
 
 
+def test_processes_draw_the_same_mazes(monkeypatch):
+    from memory_maze.data import collection
+
+    manifest = make_manifest(TASKS["9x9"], **JOB)
+    shards = manifest.shards()[1:]  # as when the first is there already
+    alone = list(collection._draw_ahead(manifest, shards))
+    monkeypatch.setattr(collection, "_CHUNK", 1)
+    monkeypatch.setattr(collection, "num_cores", lambda: 2)
+    monkeypatch.setattr(collection, "draw_scenarios", lambda *_: pytest.fail("drawn here"))
+    assert list(collection._draw_ahead(manifest, shards)) == alone
+    assert [shard.split for shard, _ in alone] == ["train", "eval"]
+
+
 def test_two_collections_do_not_share_a_folder(tmp_path):
     from memory_maze.data.collection import begin
 

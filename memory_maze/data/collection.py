@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -35,10 +36,12 @@ from memory_maze.rollout import ENGINES, Advance, play
 from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import CONTROL_FREQ, Task, get_task
+from memory_maze.workers import calling
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
 SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
+_CHUNK = 64  # mazes that a process draws at a time
 GPU_SHARD = 8000  # scenes at most: a GPU plays thousands nearly as fast as hundreds
 
 Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
@@ -195,13 +198,41 @@ def draw_scenarios(manifest: Manifest, shard: Shard) -> Drawn:
 
 def _draw_ahead(manifest: Manifest, shards: list[Shard]) -> Iterator[tuple[Shard, Drawn]]:
     """The mazes of each shard; the next ones are drawn while these are played."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        ahead = [pool.submit(draw_scenarios, manifest, shard) for shard in shards[:2]]
+    with _drawing(manifest, shards) as draw, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        ahead = [pool.submit(draw, shard) for shard in shards[:2]]
         for index, shard in enumerate(shards):
             drawn = ahead.pop(0).result()
             if index + 2 < len(shards):
-                ahead.append(pool.submit(draw_scenarios, manifest, shards[index + 2]))
+                ahead.append(pool.submit(draw, shards[index + 2]))
             yield shard, drawn
+
+
+@contextlib.contextmanager
+def _drawing(manifest: Manifest, shards: list[Shard]) -> Generator[Callable[[Shard], Drawn]]:
+    """Draws the mazes of these shards, one shard after another; many mazes in a process for each core."""
+    wanted = [(number, shard.split) for shard in shards for number in shard.episodes]
+    chunks = [wanted[first : first + _CHUNK] for first in range(0, len(wanted), _CHUNK)]
+    workers = min(num_cores(), len(chunks) // 4)
+    if workers < 2:
+        yield lambda shard: draw_scenarios(manifest, shard)
+        return
+    job = {"task": dataclasses.asdict(manifest.task), "seed": manifest.seed, "chunks": chunks}
+    with calling("memory_maze.data.collection:draw_chunk", job, workers) as messages:
+        drawn = (pair for message in messages for pair in json.loads(message))
+
+        def draw(shard: Shard) -> Drawn:
+            pairs = list(itertools.islice(drawn, len(shard.episodes)))
+            return [seed for seed, _ in pairs], [Scenario.from_dict(scenario) for _, scenario in pairs]
+
+        yield draw
+
+
+def draw_chunk(job: dict[str, Any], index: int) -> bytes:
+    """What a worker draws: seeds and mazes, as JSON."""
+    task, chunks = Task(**job["task"]), job["chunks"]
+    wanted = chunks[index] if index < len(chunks) else ()
+    drawn = [draw_scenario(task, job["seed"] + number, split == "eval") for number, split in wanted]
+    return json.dumps([(seed, scenario.to_dict()) for seed, scenario in drawn]).encode()
 
 
 def make_shard(

@@ -1,6 +1,7 @@
 """In which order training sequences are read: random windows, or whole trajectories one after another."""
 
 import abc
+import collections
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,8 +103,10 @@ class Replay(Order):
         self._turn = 0 if position is None else int(position["turn"])
         self._permutation = self._shuffle()
         self._rows: list[tuple[int, int]] = []
+        self._reading: collections.Counter[int] = collections.Counter()  # of all rows
         if position is not None:
             self._rows = [(int(pick), int(start)) for pick, start in position["rows"]]
+            self._reading.update(pick for pick, _ in self._rows)
             return
         rng = np.random.default_rng([self._seed, 0, 1])
         for row in range(self._interleave * batch):
@@ -135,6 +138,7 @@ class Replay(Order):
             filled += count
             self._rows[row] = pick, start + count
             if start + count == self._lengths[pick]:
+                self._leave(pick)
                 self._rows[row] = self._next(row, seen), 0
                 seen.add(self._rows[row][0])
 
@@ -146,10 +150,10 @@ class Replay(Order):
 
         If possible it is not in this batch already, and not read by any row of the other batches.
         """
-        others = {other: pick for other, (pick, _) in enumerate(self._rows) if other != row}
-        batch = row // self._shape[0]
-        taken = {pick for other, pick in others.items() if other // self._shape[0] == batch}
-        for wish in (seen, set(others.values())):
+        first = row - row % self._shape[0]
+        mates = enumerate(self._rows[first : first + self._shape[0]], first)
+        taken = {pick for other, (pick, _) in mates if other != row}
+        for wish in (seen, set(self._reading)):
             taken = taken | wish if len(taken | wish) < len(self._trajectories) else taken
         while True:
             if self._taken == len(self._permutation):
@@ -158,7 +162,13 @@ class Replay(Order):
             pick = int(self._permutation[self._taken])
             self._taken += 1
             if pick not in taken:
+                self._reading[pick] += 1
                 return pick
+
+    def _leave(self, pick: int) -> None:
+        self._reading[pick] -= 1
+        if not self._reading[pick]:
+            del self._reading[pick]
 
 
 ORDERS = {"windows": Windows, "replay": Replay}

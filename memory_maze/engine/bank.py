@@ -9,9 +9,6 @@ import dataclasses
 import hashlib
 import io
 import itertools
-import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -26,6 +23,7 @@ from memory_maze.processors import num_cores
 from memory_maze.sampler import MAX_SEED, Sampler, make_generator
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task
+from memory_maze.workers import calling
 
 # At least as many as a run of 100 million steps plays episodes.
 DEFAULT_LAYOUTS = {9: 1 << 17, 11: 1 << 16, 13: 1 << 16, 15: 1 << 15}
@@ -132,39 +130,22 @@ def _chunks(task: Task, seed: int, held_out: bool, workers: int) -> Generator[It
     if workers == 1:
         yield (_make_chunk(task, seed, held_out, index) for index in itertools.count())
         return
-    # Programs of their own: a process that runs JAX must not be forked, and spawned ones would
-    # import the user's script.
-    job = {"task": dataclasses.asdict(task), "seed": seed, "held_out": held_out, "stride": workers}
-    command = [sys.executable, "-c", "from memory_maze.engine.bank import _work; _work()"]
-    processes = []
-    try:
-        for first in range(workers):
-            process = subprocess.Popen([*command, json.dumps(job | {"first": first})], stdout=subprocess.PIPE)
-            processes.append(process)
-        yield (_receive(process) for process in itertools.cycle(processes))
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    job = {"task": dataclasses.asdict(task), "seed": seed, "held_out": held_out}
+    with calling("memory_maze.engine.bank:make_message", job, workers) as messages:
+        yield map(_unpack, messages)
 
 
-def _work() -> None:
-    """Writes every so many-th chunk to standard output, until nobody reads on."""
-    job = json.loads(sys.argv[-1])
-    with contextlib.suppress(BrokenPipeError):
-        for index in itertools.count(job["first"], job["stride"]):
-            chunk = _make_chunk(Task(**job["task"]), job["seed"], job["held_out"], index)
-            message = io.BytesIO()
-            np.savez(message, **vars(chunk))
-            sys.stdout.buffer.write(message.tell().to_bytes(8) + message.getvalue())
-            sys.stdout.buffer.flush()
+def make_message(job: dict[str, Any], index: int) -> bytes:
+    """What a worker makes: a chunk, as a file."""
+    chunk = _make_chunk(Task(**job["task"]), job["seed"], job["held_out"], index)
+    message = io.BytesIO()
+    np.savez(message, **vars(chunk))
+    return message.getvalue()
 
 
-def _receive(process: subprocess.Popen[bytes]) -> Bank:
-    assert process.stdout is not None
-    length = int.from_bytes(process.stdout.read(8))
-    with np.load(io.BytesIO(process.stdout.read(length))) as message:
-        return Bank(**message)
+def _unpack(message: bytes) -> Bank:
+    with np.load(io.BytesIO(message)) as arrays:
+        return Bank(**arrays)
 
 
 def _arrays(bank: Bank) -> list[np.ndarray]:
