@@ -31,9 +31,9 @@ class Probing:
     """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
     steps: int = 1_000_000
     """Gradient steps."""
-    interleave: int = 8
-    """Batches of different trajectories that models with a memory learn from in turn; 1: the same mazes
-    are in batch after batch."""
+    interleave: int = 32
+    """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
+    same mazes are in batch after batch. NPZ files of all are held in memory."""
     seed: int = 0
     """Seed of the weights and of the order of the data."""
     trajectories: int | None = None

@@ -66,7 +66,7 @@ class Run:
     """Sequences in a batch."""
     time: int = 48
     """Steps of each."""
-    interleave: int = 8
+    interleave: int = 32
     """Batches of different trajectories that are learned from in turn, by models that carry their state."""
     seed: int = 0
     log_every: float = 10.0
