@@ -115,7 +115,8 @@ class Replay(Order):
 
     @property
     def position(self) -> dict[str, Any]:
-        rows = [list(row) for row in self._rows]
+        # Asked for with every batch, so the rows are not taken apart.
+        rows = self._rows.copy()
         return self._describe() | {"next": [self._epoch, self._taken], "turn": self._turn, "rows": rows}
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
