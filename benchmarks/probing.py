@@ -7,13 +7,18 @@ cores of a CPU, in less than ten minutes, a model that remembers beside one that
     python benchmarks/probing.py --preset small --models constant vae supervised --targets objects
         --steps 2000 --episodes 1000
 
-No run fills a large GPU: with --together those of a task share it, as in benchmarks/online.py.
+No run fills a large GPU: with --together 5 so many share it, as in benchmarks/online.py, and the next data
+set is collected meanwhile.
 """
 
+import contextlib
 import dataclasses
+import json
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -49,10 +54,10 @@ class Config:
     """Trajectories of a data set that is missing."""
     score_every: int = 2_000
     """Gradient steps between two looks at some evaluation trajectories."""
-    together: bool = False
-    """All of a task at once, in a process each, and not one after the other."""
+    together: int = 1
+    """How many runs at a time, each in a process of its own."""
     minutes: float | None = None
-    """Stop and save a run after so long, to go on another time."""
+    """Stop and save after so long, to go on another time."""
     data: Path = ROOT / "data"
     """Folder of the data sets."""
     runs: Path = ROOT / "runs"
@@ -62,16 +67,50 @@ class Config:
 
 
 def main(config: Config) -> None:
-    if config.together:
+    if config.together > 1:
         # Otherwise the first process takes most of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    runs = [(model, targets) for model in config.models for targets in split_targets(model, config.targets)]
-    with ThreadPoolExecutor(len(runs) if config.together else 1) as pool, stopping():
+    clock = Clock(config.minutes)
+    with ThreadPoolExecutor(config.together) as pool, stopping(), cancelling(pool):
+        begun = []
         for task in config.tasks:
-            data = config.data / task
-            call(None, "collect", "--task", task, "--episodes", config.episodes, "--out", data)
-            for _ in pool.map(lambda run: probe(config, run[0], task, data, run[1]), runs):  # noqa: B023
-                pass
+            # Before its runs, so that these do not wait for what nobody begins.
+            collected = pool.submit(collect, config, task, clock)
+            begun.append(collected)
+            for model in config.models:
+                for targets in split_targets(model, config.targets):
+                    begun.append(pool.submit(probe, config, model, task, targets, collected, clock))
+        for future in begun:
+            future.result()
+
+
+@contextlib.contextmanager
+def cancelling(pool: ThreadPoolExecutor) -> Generator[None]:
+    """After an error or Ctrl-C nothing new is begun."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+class Clock:
+    """How many minutes are left, if they are limited."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def left(self) -> float | None:
+        """Ends the program when there are none."""
+        left = None if self._end is None else (self._end - time.monotonic()) / 60
+        if left is not None and left <= 0:
+            raise SystemExit("out of time: call it again to go on")
+        return left
+
+
+def collect(config: Config, task: str, clock: Clock) -> None:
+    """The data set of a task, if it is missing."""
+    call(clock.left(), "collect", "--task", task, "--episodes", config.episodes, "--out", config.data / task)
 
 
 def split_targets(model: str, targets: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -79,19 +118,34 @@ def split_targets(model: str, targets: tuple[str, ...]) -> list[tuple[str, ...]]
     return [(target,) for target in targets] if model == "supervised" else [targets]
 
 
-def probe(config: Config, model: str, task: str, data: Path, targets: tuple[str, ...]) -> None:
+def probe(
+    config: Config, model: str, task: str, targets: tuple[str, ...], collected: Future, clock: Clock
+) -> None:
     """One run."""
+    collected.result()
     alone = model == "supervised"
+    depths = () if alone else config.depths
     parts = [config.preset, model, *(targets if alone else ()), task, str(config.seed)]
     folder = config.runs / "-".join(["probe", *parts])
-    what = ["--task", task, "--data", data, "--preset", config.preset, "--targets", *targets]
+    what = ["--task", task, "--data", config.data / task, "--preset", config.preset, "--targets", *targets]
     how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
-    if config.depths and not alone:
-        how += ["--depths", *config.depths]
-    call(config.minutes, "probe", model, *what, *how, "--out", folder)
+    if depths:
+        how += ["--depths", *depths]
+    if not is_complete(folder / RESULT, config.steps, targets, depths):
+        call(clock.left(), "probe", model, *what, *how, "--out", folder)
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{'-'.join(parts)}.json") as path:
         shutil.copyfile(folder / RESULT, path)
+
+
+def is_complete(path: Path, steps: int, targets: tuple[str, ...], depths: tuple[int, ...]) -> bool:
+    """Whether a run has ended before, and was asked the same."""
+    if not path.exists():
+        return False
+    result = json.loads(path.read_text())
+    asked, planned = result["config"], result["training"]["steps_planned"]
+    same = (asked["targets"], asked["depths"]) == (list(targets), list(depths))
+    return same and planned in (0, steps)  # the constant baseline learns nothing
 
 
 if __name__ == "__main__":

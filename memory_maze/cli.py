@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import platform
+import signal
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -224,6 +225,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", soft_wrap=True, markup=False)
         sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted")
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_maze import Scenario
+from memory_maze import Scenario, cli
 
 
 def run(*arguments, cwd=None):
@@ -88,6 +88,16 @@ def test_mistakes_are_explained_in_a_line(tmp_path, arguments, message):
     assert result.returncode == 1
     assert message in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_interrupted_commands_end_without_a_traceback(monkeypatch, capsys):
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.Tasks, "run", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tasks"])
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_the_installed_command_works():

@@ -196,7 +196,7 @@ def training_note(report: dict) -> str:
 
 
 def probing_speed_table(report: dict) -> str:
-    """How fast sequence models learn where nothing else runs."""
+    """How fast sequence models learn where nothing else runs, and what takes the time."""
     lines = [
         "| model | steps a second | 1M steps take | a step, ms | kernels | pictures | loss | gradient |",
         "|---|---|---|---|---|---|---|---|",
@@ -204,16 +204,36 @@ def probing_speed_table(report: dict) -> str:
     for model, figures in report["results"].items():
         parts = [figures["parts"][f"{part}_ms"] for part in ("pictures", "forward", "gradient")]
         times = [figures["step_ms"], figures["kernels_ms"].get("all"), *parts]
-        shown = " | ".join("-" if time is None else f"{time:.1f}" for time in times)
         speed, hours = figures["steps_per_second"], figures["hours_for_a_million"]
-        lines.append(f"| {model} | {speed:.1f} | {hours:,.1f} h | {shown} |")
+        lines.append(f"| {model} | {speed:.1f} | {hours:,.1f} h | {_in_ms(times)} |")
     note = (
         "Batches of 32 x 48 steps, models and probes of the paper's size. Kernels: how long the GPU computes "
         "in a step. Pictures, the model's loss, and the loss with its gradient are timed alone."
     )
     when = f"{report['date'][:10]}, commit {(report['commit'] or 'unknown')[:8]}"
     where = f"On {report['devices']}, {when}, while nothing else ran."
-    return "\n".join(lines) + f"\n\n{where} {note}"
+    return "\n\n".join(["\n".join(lines), f"{where} {note}", *_kernel_table(report)])
+
+
+def _kernel_table(report: dict) -> list[str]:
+    """What the GPU computes in a step, if kernels were counted."""
+    counted = {model: figures for model, figures in report["results"].items() if figures["kinds_ms"]}
+    if not counted:
+        return []
+    kinds = ("convolutions", "products", "moves", "sums", "others")
+    lines = [f"| model | kernels in a step | {' | '.join(f'{kind}, ms' for kind in kinds)} |"]
+    lines.append("|---" * (2 + len(kinds)) + "|")
+    for model, figures in counted.items():
+        times = [figures["kinds_ms"].get(kind) for kind in kinds]
+        lines.append(f"| {model} | {figures['kernels']:,} | {_in_ms(times)} |")
+    return [
+        "\n".join(lines),
+        "Moves: copies, padding and other changes of place. Others: what is done number by number.",
+    ]
+
+
+def _in_ms(times: list[float | None]) -> str:
+    return " | ".join("-" if time is None else f"{time:.1f}" for time in times)
 
 
 def soak_note(report: dict) -> str:
