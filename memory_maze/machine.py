@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from memory_maze.processors import num_cores
+from memory_maze.processors import memory_bytes, num_cores
 
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout, if the package lies in one
 
@@ -76,7 +76,7 @@ def describe_hardware() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
         "cores": num_cores(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gib": round(memory_bytes() / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
     }
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from memory_maze import TASKS, data, make_task
 from memory_maze.cli import main
-from memory_maze.data import DataError
+from memory_maze.data import DataError, npz
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.convert import convert, plan, psnr
 from memory_maze.data.order import Replay, Windows
@@ -314,6 +314,23 @@ def test_formats_and_kinds_of_arrays_give_the_same_sequences(sets, order, tmp_pa
         np.from_dlpack(array)
     for iterator in iterators:
         iterator.close()
+
+
+def test_files_are_unpacked_once_if_they_fit_into_the_memory(sets, monkeypatch):
+    unpacked = []
+    whole = npz.Files.read_whole
+    monkeypatch.setattr(npz.Files, "read_whole", lambda self, *args: unpacked.append(1) or whole(self, *args))
+
+    def read():
+        with data.load(sets / "npz", "train").replay(3, 24) as batches:
+            return [next(batches) for _ in range(6)]
+
+    roomy, count = read(), len(unpacked)
+    assert 0 < count <= 10, "trajectories"
+    monkeypatch.setattr(npz, "memory_bytes", lambda: 2 * 5 * 61 * 64 * 64 * 3)  # with nothing but pictures
+    for one, two in zip(read(), roomy, strict=True):
+        assert_same(one, two)
+    assert len(unpacked) == count
 
 
 @pytest.mark.parametrize(("order", "interleave"), [("windows", 1), ("replay", 1), ("replay", 2)])

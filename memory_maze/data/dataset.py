@@ -152,12 +152,13 @@ class Dataset:
 
         NPZ files are unpacked whole: those of the last call are kept for the next one.
         """
+        keys = check_keys(keys)
         if isinstance(self._source, Files):
             count = len(np.unique(trajectories))
             if self._kept is None or self._kept[0] < count:
-                self._kept = count, self._source.keeping(count)
-            return self._kept[1].read(trajectories, times, check_keys(keys))
-        return self._source.read(trajectories, times, check_keys(keys))
+                self._kept = count, self._source.keeping(count, keys)
+            return self._kept[1].read(trajectories, times, keys)
+        return self._source.read(trajectories, times, keys)
 
     def windows(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
         """Random windows, for ever: dictionaries of [batch, time] arrays. Keywords as for `batches`."""
@@ -208,10 +209,10 @@ class Dataset:
         trajectories = split_between(len(self), part)
         lengths = self.lengths[trajectories]
         chosen = ORDERS[order](trajectories, lengths, batch, time, seed, position, interleave)
-        source = self._source
+        source, keys = self._source, check_keys(tuple(keys))
         if isinstance(source, Files) and order == "replay":
-            source = source.keeping(interleave * batch + 2)
-        return Batches(chosen, source.read, check_keys(tuple(keys)), _CONVERT[arrays], prefetch)
+            source = source.keeping(interleave * batch + 2, keys)
+        return Batches(chosen, source.read, keys, _CONVERT[arrays], prefetch)
 
 
 def _to_numpy(arrays: dict[str, Any]) -> dict[str, np.ndarray]:

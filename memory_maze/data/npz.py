@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import io
+import math
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 
 from memory_maze.data.archive import LIMIT, Archive, check_member, naming, open_zip, pack
 from memory_maze.data.schema import KEYS, RESET, DataError, check_arrays
+from memory_maze.processors import memory_bytes
 
 _THREADS = 8
 
@@ -115,8 +117,12 @@ class Files:
     def __len__(self) -> int:
         return len(self.members)
 
-    def keeping(self, count: int) -> "Files":
-        """The same files, with a memory for so many whole trajectories."""
+    def keeping(self, count: int, keys: tuple[str, ...]) -> "Files":
+        """The same files, with a memory for so many whole trajectories, if there is room for them."""
+        wanted = [KEYS[key] for key in keys if key != RESET]
+        numbers = [math.prod(key.sizes(self.size, self.objects)) * key.dtype().itemsize for key in wanted]
+        if count * int(self.lengths.max()) * sum(numbers) > memory_bytes() // 2:
+            return self
         files = object.__new__(Files)
         files.__dict__ |= self.__dict__
         files._keep, files._kept, files._lock = count, collections.OrderedDict(), threading.Lock()
