@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import itertools
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -51,6 +52,7 @@ def _receive(process: subprocess.Popen[bytes], function: str) -> bytes:
 
 def _work() -> None:
     """Writes every so many-th message to standard output, until nobody reads on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that reads, which ends this one
     order = json.load(sys.stdin)
     module, name = order["function"].split(":")
     function = getattr(importlib.import_module(module), name)

@@ -1,6 +1,7 @@
 """Functions that are called in programs of their own."""
 
 import itertools
+import signal
 
 import psutil
 import pytest
@@ -27,6 +28,17 @@ def test_nobody_works_on_when_nobody_listens():
         next(messages)
         assert len(set(psutil.Process().children(recursive=True)) - before) == 2
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_ctrl_c_is_not_for_workers(capfd):
+    before = set(psutil.Process().children(recursive=True))
+    with calling("tests.test_workers:shout", {"word": "hey", "fails_at": None}, 2) as messages:
+        next(messages)
+        next(messages)
+        for process in set(psutil.Process().children(recursive=True)) - before:
+            process.send_signal(signal.SIGINT)
+        assert len(list(itertools.islice(messages, 20))) == 20
+    assert capfd.readouterr().err == ""
 
 
 def test_an_error_of_a_worker_is_one_here(capfd):
