@@ -58,9 +58,10 @@ def test_jax_is_the_default():
 
 
 def check(name, engine):
-    """Compiling the JAX engine for every variant takes minutes."""
-    variant = engine == "jax" and name.count("-") > 2
-    return pytest.param(name, engine, marks=[pytest.mark.slow] if variant else [])
+    """All of them take minutes: of MuJoCo every variant of one size, of JAX the smallest and the largest."""
+    size, variant = name.split("-")[1], name.count("-") > 2
+    often = size == "9x9" or not variant if engine == "mujoco" else size in ("9x9", "15x15") and not variant
+    return pytest.param(name, engine, marks=[] if often else [pytest.mark.slow])
 
 
 @pytest.mark.parametrize(("name", "engine"), [check(name, engine) for engine in ENGINES for name in ENV_IDS])

@@ -225,6 +225,7 @@ def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
         train(RUN, tmp_path)
 
 
+@pytest.mark.slow  # hosts that are asked to stop do the same
 def test_ctrl_c_saves(tmp_path):
     command = [sys.executable, "-m", "memory_maze", "train", "impala", "--preset", "debug", "--layouts", "64"]
     process = subprocess.Popen(
