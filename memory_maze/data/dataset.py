@@ -167,9 +167,8 @@ class Dataset:
     def replay(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
         """Whole trajectories in order, for ever, for truncated backpropagation through time.
 
-        Each row goes on where it stopped in the batch before (with `interleave=n`, n batches before).
-        Where `reset` is true a trajectory begins:
-        forget the state. Keywords as for `batches`.
+        Each row goes on where it stopped in the batch before (with `interleave=n`, n batches before). Where
+        `reset` is true a trajectory begins: forget the state. Keywords as for `batches`.
         """
         return self.batches("replay", batch, time, **keywords)
 

@@ -33,7 +33,7 @@ class Probing:
     """Gradient steps."""
     interleave: int = 32
     """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
-    same mazes are in batch after batch. NPZ files of all are held in memory."""
+    same mazes are in batch after batch. NPZ files of all are held in memory, where they fit."""
     seed: int = 0
     """Seed of the weights and of the order of the data."""
     trajectories: int | None = None
