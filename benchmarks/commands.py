@@ -1,6 +1,7 @@
 """Commands of the package that benchmarks call, in processes of their own."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from collections.abc import Generator
 _running: set[subprocess.Popen] = set()
 
 
-def call(minutes: float | None, *arguments: object) -> None:
+def call(minutes: float | None, *arguments: object, environment: dict[str, str] | None = None) -> None:
     """Runs a command, or ends as it does; after so many minutes it is asked to save and stop."""
-    process = subprocess.Popen([sys.executable, "-m", "memory_maze", *map(str, arguments)])
+    command = [sys.executable, "-m", "memory_maze", *map(str, arguments)]
+    process = subprocess.Popen(command, env=os.environ | (environment or {}))
     _running.add(process)
     try:
         code = process.wait(None if minutes is None else 60 * minutes)

@@ -132,10 +132,15 @@ def probe(
     if depths:
         how += ["--depths", *depths]
     if not is_complete(folder / RESULT, config.steps, targets, depths):
-        call(clock.left(), "probe", model, *what, *how, "--out", folder)
+        call(clock.left(), "probe", model, *what, *how, "--out", folder, environment=prefer(model))
     config.out.mkdir(parents=True, exist_ok=True)
     with replacing(config.out / f"{'-'.join(parts)}.json") as path:
         shutil.copyfile(folder / RESULT, path)
+
+
+def prefer(model: str) -> dict[str, str]:
+    """RSSMs go first on a shared GPU: their many small kernels would wait for the larger ones of others."""
+    return {"CUDA_MPS_CLIENT_PRIORITY": "0" if model.startswith("rssm") else "1"}
 
 
 def is_complete(path: Path, steps: int, targets: tuple[str, ...], depths: tuple[int, ...]) -> bool:
