@@ -29,6 +29,7 @@ RSSM (TBTT)        94.0 ± 0.5  80.5 ± 0.2  6.2 ± 0.3   33.8 ± 0.1
 """
 LENGTH = 1001
 RSSM = "RSSM (TBTT), preset small, 1,500 steps"
+UNTRAINED = RSSM.replace("RSSM (TBTT)", "RSSM, untrained")
 
 
 def make_result(title="RSSM (TBTT)", task="9x9", seed=0, walls=85.0, objects=12.0, steps=1500, **changes):
@@ -59,7 +60,7 @@ def make_result(title="RSSM (TBTT)", task="9x9", seed=0, walls=85.0, objects=12.
         "seed": seed,
         "targets": sorted(means, reverse=True),
         "data": {"trajectories": 967, "steps": 967000, "format": "scenes", "engine": "jax"},
-        "config": {"steps": steps},
+        "config": {"steps": steps, "interleave": 32},
         "command": "memory-maze probe rssm-tbtt --out run",
         "date": "2026-11-15T00:00:00+00:00",
         "commit": "0123456789abcdef",
@@ -192,6 +193,8 @@ def test_other_sizes_have_columns_if_they_were_run():
             {"changes": {"probe": probing.PROBE | {"layers": 2, "units": 256}}},
             "RSSM (TBTT), preset small, probe layers=2 units=256, 1,500 steps",
         ),
+        ({"config": {"interleave": 8}}, "RSSM (TBTT), preset small, interleave=8, 1,500 steps"),
+        ({"config": {}}, "RSSM (TBTT), preset small, interleave=1, 1,500 steps"),
     ],
 )
 def test_what_is_no_run_of_the_same_has_a_row_of_its_own(changes, name):
@@ -206,11 +209,18 @@ def test_the_constant_baseline_has_neither_steps_nor_a_probe():
     }
 
 
-def test_names_tell_what_differs_from_the_papers_probe():
+def test_batches_in_turn_mean_nothing_to_models_that_carry_no_state():
+    made = [make_result(seed=n, carries=False, config={"interleave": 8 * n}) for n in (1, 2)]
+    assert make_ours(*made).keys() == {RSSM}
+
+
+def test_names_tell_what_differs_from_the_defaults():
     pytest.importorskip("equinox")
     from memory_maze.probing.probe import ProbeConfig
+    from memory_maze.probing.train import Run
 
     assert json.loads(json.dumps(dataclasses.asdict(ProbeConfig()))) == probing.PROBE
+    assert Run("vae-gru").interleave == probing.INTERLEAVE
 
 
 def test_runs_on_different_data_are_told_apart():
@@ -452,11 +462,14 @@ def test_the_table_needs_no_extra(results):
 def test_depths_of_probes_are_beside_each_other(tmp_path):
     def make(layers, **changes):
         probe = probing.PROBE | {"layers": layers}
-        changes = {"changes": {"probe": probe} if layers != 4 else {}, "config": {"probe": probe}} | changes
+        config = {"probe": probe, "interleave": 32}
+        changes = {"changes": {"probe": probe} if layers != 4 else {}, "config": config} | changes
         return make_result(walls=80.0 + 2 * layers, **changes)
 
     made = [make(layers) for layers in (0, 2, 4)]
     made += [make(4, title="RSSM, untrained"), make_constant()]
+    # No depth of the same model.
+    made.append(make_result(walls=95.0, steps=3000, config=made[-3]["config"]))
     folder = save(tmp_path / "results", *made)
     main(["report", "probing", str(folder), "--out", str(tmp_path / "report")])
     assert (tmp_path / "report" / "probing-depths.png").exists()
@@ -464,23 +477,27 @@ def test_depths_of_probes_are_beside_each_other(tmp_path):
     figure = probing_figures.draw_depths(group(find_results([folder])))
     axes = figure.axes[0]
     lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
-    assert lines["RSSM (TBTT)"] == [[0, 80], [2, 84], [4, 88]]
-    assert lines["RSSM, untrained"][0][1] == 88
+    assert lines.keys() == {RSSM, UNTRAINED, "Constant baseline"}
+    assert lines[RSSM] == [[0, 80], [2, 84], [4, 88]]
+    assert lines[UNTRAINED][0][1] == 88
     assert lines["Constant baseline"][0][1] == 80.6
 
 
 def test_one_run_has_probes_of_several_depths(tmp_path):
     depths = {str(layers): {"walls": {"mean": 80.0 + layers, "std_error": 0.1}} for layers in (0, 2)}
-    config = {"probe": probing.PROBE}
+    config = {"probe": probing.PROBE, "interleave": 32}
     trained = make_result(walls=84.0, depths=depths, config=config)
     untrained = make_result(walls=81.0, title="RSSM, untrained", depths=depths, config=config)
     few = make_constant() | {"data": trained["data"] | {"trajectories": 29}}
-    folder = save(tmp_path, trained, untrained, make_constant(), few)
+    former = trained | {"config": config | {"interleave": 1}, "depths": {"2": {"walls": {"mean": 70.0}}}}
+    former["depths"]["2"]["walls"]["std_error"] = None
+    folder = save(tmp_path, trained, untrained, former, make_constant(), few)
     figure = probing_figures.draw_depths(group(find_results([folder])))
     lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].get_lines()}
-    assert len(figure.axes[0].get_lines()) == len(lines) == 3, "of the constant baselines that with more data"
-    assert lines["RSSM (TBTT)"] == [[0, 80], [2, 82], [4, 84]]
-    assert lines["RSSM, untrained"] == [[0, 80], [2, 82], [4, 81]]
+    assert len(figure.axes[0].get_lines()) == len(lines) == 4, "of the constant baselines that with more data"
+    assert lines[RSSM] == [[0, 80], [2, 82], [4, 84]]
+    assert lines[RSSM.replace("1,500", "interleave=1, 1,500")] == [[2, 70], [4, 84]]
+    assert lines[UNTRAINED] == [[0, 80], [2, 82], [4, 81]]
     (broken,) = save(tmp_path / "broken", trained | {"depths": {"1": {"walls": {"mean": "x"}}}}).iterdir()
     with pytest.raises(ValueError, match="damaged"):
         find_results([broken])

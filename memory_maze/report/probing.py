@@ -38,6 +38,7 @@ PROBE = {
     "epsilon": 1e-5,
     "told": ["walls"],
 }
+INTERLEAVE = 32  # batches in turn; runs before there was a choice learned from one, until it had ended
 _NARROW, _WIDE = 80, 100  # characters: scores are folded below the second, for names are long
 _NUMBER = int | float
 _Data = tuple[tuple[str, Any], ...]
@@ -47,6 +48,8 @@ _KINDS: dict[str, Any] = {
     "preset": str | None,
     "changes": {},
     "state_size": int,
+    "carries": bool,
+    "config": {},
     "task": str,
     "seed": int,
     "targets": [str],
@@ -183,12 +186,15 @@ def _read(place: Path) -> dict[str, Any]:
     return result
 
 
-def group(results: Iterable[dict[str, Any]]) -> list[Group]:
-    """Runs of one model, trained for as long; those that were not finished have a name of their own."""
+def group(results: Iterable[dict[str, Any]], depths: bool = True) -> list[Group]:
+    """Runs of one model, trained for as long; those that were not finished have a name of their own.
+
+    Without depths, runs may also differ in how many hidden layers their probes have.
+    """
     groups: dict[str, list[dict[str, Any]]] = {}
     by_date = sorted(results, key=lambda result: result["date"] or "")
     for result in sorted(by_date, key=lambda result: (size_of(result["task"]), result["seed"])):
-        groups.setdefault(name_model(result), []).append(result)
+        groups.setdefault(name_model(result, depths), []).append(result)
     split = [part for name, members in groups.items() for part in _split(name, members)]
     return sorted(split, key=_rank)
 
@@ -228,15 +234,17 @@ def _rank(one: Group) -> tuple[Any, ...]:
     return not is_finished(result), place, one.title, result["preset"] or "", steps, one.name
 
 
-def name_model(result: dict[str, Any]) -> str:
-    """Like "RSSM (TBTT), preset small, recurrent=512, 1,500 steps"."""
+def name_model(result: dict[str, Any], depths: bool = True) -> str:
+    """Like "RSSM (TBTT), preset small, recurrent=512, 1,500 steps"; without depths, nothing of layers."""
     words = [result["title"]]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     for key, value in result["changes"].items():
         if key != "probe":
             words.append(f"{key}={value}")
         elif result["state_size"]:  # without a state there is nothing to probe
-            words.append(_describe_probe(value))
+            words += _describe_probe(value, depths)
+    if result["carries"] and (interleave := result["config"].get("interleave", 1)) != INTERLEAVE:
+        words.append(f"interleave={interleave}")
     steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
     if not is_finished(result):
         words.append(f"unfinished: {steps:,} of {planned:,} steps")
@@ -245,10 +253,11 @@ def name_model(result: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _describe_probe(values: dict[str, Any]) -> str:
-    return " ".join(
-        ["probe", *(f"{key}={value}" for key, value in values.items() if PROBE.get(key) != value)]
-    )
+def _describe_probe(values: dict[str, Any], depths: bool) -> list[str]:
+    told = {key: value for key, value in values.items() if PROBE.get(key) != value}
+    if not depths:
+        told.pop("layers", None)
+    return [" ".join(["probe", *(f"{key}={value}" for key, value in told.items())])] if told else []
 
 
 def make_rows(groups: Sequence[Group]) -> list[Row]:

@@ -8,7 +8,7 @@ import numpy as np
 from memory_maze import paper
 from memory_maze.paper import Benchmark
 from memory_maze.report.figures import PALETTE, draw_curve, finish, make_panels
-from memory_maze.report.probing import TARGETS, Group, Row, sort_benchmarks
+from memory_maze.report.probing import TARGETS, Group, Row, group, sort_benchmarks
 from memory_maze.report.scores import sort_tasks
 
 _UNITS = {"walls": "walls that are right (%)", "objects": "squared error of objects"}
@@ -190,24 +190,26 @@ def draw_depths(groups: Sequence[Group]) -> Any:
 
     The paper's ablation: does a deeper probe find more, and does it find anything in a random state?
     """
+    groups = group((result for one in groups for result in one.results), depths=False)
     depths = _find_depths(groups)
     benchmarks = sort_benchmarks(benchmark for benchmark, _ in depths)
     if not benchmarks:
         return None
     figure, named = make_panels([" ".join(benchmark) for benchmark in benchmarks])
+    colors = _colors([one for one in groups if any(name == one.name for _, name in depths)])
     titles = list(dict.fromkeys(one.title for one in groups))
     for benchmark, axes in zip(benchmarks, named.values(), strict=True):
-        for (other, title), means in depths.items():
+        for (other, name), means in depths.items():
             if other == benchmark:
                 layers = sorted(means)
                 scores = [float(np.mean(means[count])) for count in layers]
                 style = {"marker": "o", "linewidth": 1.6, "zorder": 3}
-                axes.plot(layers, scores, color=_base(title, titles), label=title, **style)
+                axes.plot(layers, scores, color=colors[name], label=name, **style)
         for one in _find_floors(groups, benchmark):
-            if (benchmark, one.title) not in depths:
+            if (benchmark, one.name) not in depths:
                 score = float(np.mean([figures["mean"] for figures in one.evaluations(benchmark)]))
                 style = {"linestyle": (0, (4, 2)), "linewidth": 1.4}
-                axes.axhline(score, color=_base(one.title, titles), label=one.title, **style)
+                axes.axhline(score, color=_base(one.title, titles), label=one.name, **style)
         axes.set(xlabel="hidden layers of the probe", ylabel=_UNITS[benchmark[1]])
         axes.xaxis.get_major_locator().set_params(integer=True)
         _widen(axes, benchmark[1])
@@ -225,10 +227,11 @@ def _find_depths(groups: Sequence[Group]) -> dict[tuple[Benchmark, str], dict[in
     """Scores by benchmark and model, and then by hidden layers, of which there are at least two numbers."""
     found: dict[tuple[Benchmark, str], dict[int, list[float]]] = {}
     for one in groups:
-        for benchmark in one.benchmarks:
-            for result in one.of(benchmark):
-                for layers, score in _list_depths(result, benchmark[1]):
-                    found.setdefault((benchmark, one.title), {}).setdefault(layers, []).append(score)
+        for result in one.results:
+            for target in result["evaluation"]:
+                key = (result["task"], target), one.name
+                for layers, score in _list_depths(result, target):
+                    found.setdefault(key, {}).setdefault(layers, []).append(score)
     return {key: scores for key, scores in found.items() if len(scores) > 1}
 
 
