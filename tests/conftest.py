@@ -53,6 +53,15 @@ def return_memory():
 
 
 @pytest.fixture
+def beside_a_gpu(monkeypatch):
+    """Programs are traced for all platforms, as they are where there is a GPU."""
+    jax.clear_caches()  # of what was traced for CPUs alone
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    yield
+    jax.clear_caches()
+
+
+@pytest.fixture
 def browser():
     """A real Chromium."""
     driver = pytest.importorskip("playwright.sync_api", reason="pages are tested with playwright")

@@ -361,8 +361,12 @@ def test_the_gpu_kernel_computes_the_same(some, expected, monkeypatch):
     check_equal(results, expected)
 
 
+def test_cpus_beside_a_gpu_compute_the_same(some, expected, beside_a_gpu):
+    check_equal(run_unoptimised(jax.vmap(roughly), some), expected)
+
+
 @pytest.mark.parametrize("floating_objects", [False, True])
-def test_the_gpu_kernel_lowers(some, floating_objects):
+def test_the_gpu_kernel_lowers(some, floating_objects, beside_a_gpu):
     function = jax.jit(jax.vmap(functools.partial(move, floating_objects=floating_objects)))
     text = function.trace(*some).lower(lowering_platforms=("cuda",)).as_text()
     assert "xla.gpu.triton" in text

@@ -308,7 +308,14 @@ def test_the_gpu_kernels_draw_the_same(resolution):
     assert difference.mean() < 1e-3
 
 
-def test_the_gpu_kernels_lower():
+def test_cpus_beside_a_gpu_draw_the_same(request):
+    args = arguments(random_states(TASKS["9x9"], 4, seed=28))
+    alone = jax.jit(functools.partial(draw, View()))(*args)
+    request.getfixturevalue("beside_a_gpu")
+    np.testing.assert_array_equal(jax.jit(functools.partial(draw, View()))(*args), alone)
+
+
+def test_the_gpu_kernels_lower(beside_a_gpu):
     states = random_states(TASKS["9x9"], 4, seed=28)
     maze, poses, visible, border = arguments(states)
     mesh, shared = Mesh(np.array(jax.devices()[:1]), "lanes"), PartitionSpec("lanes")

@@ -39,6 +39,7 @@ from memory_maze.engine.contact import (
     touch_ground,
     touch_wall,
 )
+from memory_maze.engine.staging import by_platform
 from memory_maze.engine.types import Body, Maze
 
 SUBSTEPS = 50
@@ -356,8 +357,7 @@ def _run_lanes(setup: _Setup):
     @custom_vmap
     @jax.jit  # traced once for all programs with as many lanes
     def run(lanes: _Lanes, drive: _Drive) -> _Lanes:
-        # Chosen when the program is lowered, so that one compiled for CPU beside a GPU is right.
-        return lax.platform_dependent(
+        return by_platform(
             lanes,
             drive,
             cpu=functools.partial(_run_cpu, setup=setup),

@@ -83,7 +83,17 @@ def run_staged(
         return draw(Stage(), atlas, scene)
 
     special = {} if draw_in_kernels is None else {"cuda": draw_in_kernels}
-    return lax.platform_dependent(atlas, scene, cpu=on_cpu, default=on_gpu, **special)
+    return by_platform(atlas, scene, cpu=on_cpu, default=on_gpu, **special)
+
+
+def by_platform(*args: Any, cpu: Callable[..., Any], **others: Callable[..., Any]) -> Any:
+    """Chosen when the program is lowered, so that one compiled for a CPU beside a GPU is right.
+
+    To trace all takes a second for each, so that only the one for CPUs is where there is nothing else.
+    """
+    if jax.default_backend() == "cpu":
+        return cpu(*args)
+    return lax.platform_dependent(*args, cpu=cpu, **others)
 
 
 def _in_chunks(draw: Callable[[Any], jax.Array], scene: Any, size: int) -> jax.Array:
