@@ -25,7 +25,7 @@ from memory_maze.processors import num_cores
 from memory_maze.scenario import COLORS, Scenario
 
 ENGINES = ("jax", "mujoco")
-CHUNK = 50  # steps between two looks at the clock
+CHUNK = 50  # steps between two looks at the clock, at most
 PART = 256  # episodes that a CPU's core plays at once
 START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
 
@@ -109,15 +109,16 @@ def _play_part(
     atlas = load_atlas()
     players = _start(policy, begin_scenarios(scenarios))
     chunks = [jax.tree.map(lambda part: part[None], _note(players))]
-    done = 0
-    while done < steps:
-        count = min(CHUNK, steps - done)
-        players, notes = _play_chunk(policy, count, atlas, players, keys)
+    # All of one length, for one program: the last may go too far.
+    length = -(-steps // -(-steps // CHUNK))
+    for done in range(0, steps, length):
+        players, notes = _play_chunk(policy, length, atlas, players, keys)
         chunks.append(notes)
-        done += count
         jax.block_until_ready(players.reward)
-        advance(count * len(scenarios))
-    actions, rewards, targets, poses = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+        advance(min(length, steps - done) * len(scenarios))
+    actions, rewards, targets, poses = (
+        np.concatenate(parts)[: 1 + steps] for parts in zip(*chunks, strict=True)
+    )
     actions, rewards, targets = (array.astype(np.uint8).T for array in (actions[1:], rewards[1:], targets))
     return Recording(actions, rewards, targets, poses.swapaxes(0, 1))
 

@@ -29,11 +29,12 @@ def test_help_names_every_command():
         assert command in result.stdout
 
 
-def test_the_demo_writes_pictures_and_a_video(tmp_path):
+@pytest.mark.parametrize("engine", ["mujoco", pytest.param("jax", marks=pytest.mark.slow)])
+def test_the_demo_writes_pictures_and_a_video(engine, tmp_path):
     import imageio.v2 as imageio
     import imageio_ffmpeg
 
-    result = run("demo", "--out", str(tmp_path / "demo"), "--steps", "6")
+    result = run("demo", "--out", str(tmp_path / "demo"), "--steps", "6", "--engine", engine)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [

@@ -50,6 +50,8 @@ def test_a_cluster_that_loses_a_node_makes_the_same_files(nodes, tmp_path, monke
     (tmp_path / "wandering.py").write_text(POLICY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    manifest = make_manifest(TASKS["9x9"], policy="wandering:wander", **JOB)
+    make_missing(tmp_path / "alone", manifest)  # first, so that workers find its programs compiled
     out = tmp_path / "ray"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(command(out, "--ray", address), **pipes)
@@ -61,7 +63,5 @@ def test_a_cluster_that_loses_a_node_makes_the_same_files(nodes, tmp_path, monke
         time.sleep(0.05)
     assert process.returncode == 0, process.stdout.read().decode()
     assert killed
-    manifest = make_manifest(TASKS["9x9"], policy="wandering:wander", **JOB)
-    make_missing(tmp_path / "alone", manifest)
     assert content(out) == content(tmp_path / "alone")
     assert len(content(out)) == 7  # six shards and the manifest

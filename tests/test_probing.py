@@ -36,7 +36,7 @@ STEPS = 40  # of a trajectory
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "9x9"
-    data.collect(folder, "9x9", 12, steps=STEPS, evaluation=5)
+    data.collect(folder, "9x9", 15, steps=STEPS, evaluation=5, shard=5)  # one program makes all
     return data.load(folder, "train"), data.load(folder, "eval")
 
 
@@ -348,7 +348,7 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
     train(dataclasses.replace(run, steps=1), *sets, tmp_path)
     with pytest.raises(ValueError, match="its run has seed 0 and not 1: choose another folder"):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
-    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 7.* and not .*5"):
+    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.* and not .*5"):
         train(run, sets[1], sets[1], tmp_path)
 
 
@@ -414,7 +414,7 @@ def test_scores_do_not_depend_on_how_trajectories_are_put_together(run, sets, mo
 def test_the_constant_baseline_is_that_of_inspect(sets):
     scores = evaluate.summarize(evaluate_constant(*sets))
     figures = join_figures([measure(tracks_of_scenes(one.scenes)) for one in sets])
-    wanted = constant_baseline(figures, ["train"] * 7 + ["eval"] * 5)
+    wanted = constant_baseline(figures, ["train"] * 10 + ["eval"] * 5)
     assert scores["walls"]["mean"] == pytest.approx(wanted["walls_percent"], rel=1e-5)
     assert scores["objects"]["mean"] == pytest.approx(wanted["objects_squared_error"], rel=1e-4)
 
@@ -460,7 +460,7 @@ def test_your_own_model_is_found_where_you_are(sets, tmp_path, monkeypatch, caps
     assert result["evaluation"]["walls"]["trajectories"] == 2
     assert len(result["evaluation"]["objects"]["by_step"]) == STEPS + 1
     assert result["training"]["steps"] == result["training"]["steps_planned"] == 3
-    assert result["data"]["trajectories"] == 7
+    assert result["data"]["trajectories"] == 10
     assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()
 
 

@@ -275,8 +275,13 @@ def test_the_command_evaluates_a_run_and_adds_it_on_both_engines(run, capsys, tm
     assert "in 11x11 on mujoco" in capsys.readouterr().out
 
 
-def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, capsys):
+def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, monkeypatch, capsys):
     before, path = (run / "result.json").read_bytes(), tmp_path / "out.json"
+
+    def play(policy, scenarios, steps, **settings):
+        return Recording(None, np.ones((len(scenarios), steps), np.uint8), None, None)
+
+    monkeypatch.setattr("memory_maze.evaluate.play", play)
     main(["evaluate", str(run), "--episodes", "3", "--forget-every", "5", "--json", str(path)])
     assert json.loads(path.read_text())["forget_every"] == 5
     assert (run / "result.json").read_bytes() == before
