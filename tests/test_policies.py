@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Scenario
+from memory_maze import TASKS, Scenario, rollout
 from memory_maze.cli import main
 from memory_maze.engine.env import begin_scenario
 from memory_maze.evaluate import bootstrap, evaluate, summarize
@@ -216,9 +216,24 @@ class Counter:
         return memory % 6, memory + 1
 
 
+@pytest.fixture
+def scenarios(monkeypatch):
+    """Of two episodes, that are played by four or five steps at a time."""
+    monkeypatch.setattr(rollout, "CHUNK", 5)
+    return [Sampler(TASKS["9x9"], seed).sample() for seed in range(2)]
+
+
+def test_an_episode_may_end_within_what_a_program_plays(scenarios):
+    told = []
+    whole = play(Counter(), scenarios, 8)
+    short = play(Counter(), scenarios, 7, advance=told.append)
+    assert sum(told) == 7 * 2
+    for some, more, length in zip(short, whole, (7, 7, 8, 8), strict=True):
+        np.testing.assert_array_equal(some, more[:, :length])
+
+
 @pytest.mark.parametrize("engine", ["jax", "mujoco"])
-def test_memories_are_emptied_every_so_many_steps(engine):
-    scenarios = [Sampler(TASKS["9x9"], seed).sample() for seed in range(2)]
+def test_memories_are_emptied_every_so_many_steps(engine, scenarios):
     assert play(Counter(), scenarios, 8, engine=engine).actions[1].tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
     forgetful = Forgetful(Counter(), 3)
     assert play(forgetful, scenarios, 8, engine=engine).actions[1].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
