@@ -103,8 +103,9 @@ def test_scenarios_are_identical(name, prefix):
     assert WALL in scenario.walls[0]
 
 
+@pytest.mark.similar
 @pytest.mark.newest
-@pytest.mark.parametrize(("name", "prefix"), EPISODES)
+@pytest.mark.parametrize(("name", "prefix"), [one for one in EPISODES if one[1] in ("", "ep3/")])
 def test_first_frames_look_the_same(name, prefix):
     golden, simulation = load(name), make_simulation(name)
     simulation.reset()
@@ -116,8 +117,9 @@ def test_first_frames_look_the_same(name, prefix):
     simulation.close()
 
 
+@pytest.mark.similar
 @pytest.mark.newest
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", [name for name in LONG if "oracle" in name])
 def test_trajectories_are_equal_until_a_wall_is_touched(name):
     golden, simulation = load(name), make_simulation(name)
     places, compared = golden["qpos"][:, :2], 0

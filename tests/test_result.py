@@ -30,7 +30,6 @@ from memory_maze.training.result import (
 
 STEPS = 200
 SHORT = {name: dataclasses.replace(task, seconds=STEPS / 4) for name, task in TASKS.items()}
-SLOW = pytest.mark.slow
 TRAIN = ["train", "impala", "--preset", "debug", "--layouts", "64", "--log-every", "0"]
 
 
@@ -392,7 +391,8 @@ def test_videos_are_refused_before_anything_is_played(tmp_path, capsys):
     assert "videos are .mp4 files" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", ["9x9", *(pytest.param(f"{n}x{n}", marks=SLOW) for n in (11, 13, 15))])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
 def test_each_size_comes_with_an_agent_that_has_learned(task):
     policy = load_policy(f"impala-{task}")
     report = evaluate(policy, dataclasses.replace(TASKS[task], seconds=100), episodes=6)

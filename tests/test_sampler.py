@@ -38,10 +38,11 @@ def test_recordings_cover_the_cases():
 
 
 def check(sequence, engine):
-    """Compiling the JAX engine for every size takes minutes."""
-    middle = engine == "jax" and sequence[0]["task"] in ("11x11", "13x13")
+    """Compiling the JAX engine for every size takes minutes, and so do MuJoCo's models."""
+    middle, odd = sequence[0]["task"] in ("11x11", "13x13"), sequence[0]["seed"] % 2
     name = f"{name_of(sequence)}-{engine}"
-    return pytest.param(sequence, engine, id=name, marks=[pytest.mark.slow] if middle else [])
+    often = not middle if engine == "jax" else not odd
+    return pytest.param(sequence, engine, id=name, marks=[] if often else [pytest.mark.slow])
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def test_variants_are_identical(name):
     simulation.close()
 
 
+@pytest.mark.similar
 @pytest.mark.newest
 @pytest.mark.parametrize("name", VARIANTS)
 def test_first_frames_of_variants_look_the_same(name):
