@@ -74,9 +74,13 @@ def test_every_id_passes_the_checker(name, engine):
         env.close()
 
 
-@pytest.mark.newest
 def test_the_checker_with_continuous_actions(make):
     check_env(make("9x9", discrete_actions=False, render_mode="rgb_array").unwrapped)
+
+
+@pytest.mark.newest
+def test_the_checker_with_another_version_of_mujoco():
+    check_env(gymnasium.make("memory_maze:MemoryMaze-9x9-v0", engine="mujoco").unwrapped)
 
 
 def test_observations_are_the_published_ones(make):

@@ -57,6 +57,7 @@ def test_examples_run(code, tmp_path):
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 def test_examples_of_data_sets_run(tmp_path):
     text = (ROOT / "docs" / "data.md").read_text()
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

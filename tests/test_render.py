@@ -141,7 +141,15 @@ def compare(states, view, options):
     return psnr(our_images(states, view), reference_images(states, options))
 
 
-@pytest.mark.parametrize(("size", "objects"), [(9, 3), (11, 4), (13, 5), (15, 6), (7, 1), (31, 6)])
+@pytest.mark.parametrize(
+    ("size", "objects"),
+    [
+        (9, 3),
+        (15, 6),
+        (7, 1),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((11, 4), (13, 5), (31, 6))),
+    ],
+)
 def test_first_person_pictures(size, objects):
     task = TASKS.get(f"{size}x{size}", make_task(size, objects))
     decibels = compare(random_states(task, LANES, seed=10 + size), PLAIN, Options())

@@ -401,6 +401,7 @@ def test_each_size_comes_with_an_agent_that_has_learned(task):
     assert report["mean"] > 0.5
 
 
+@pytest.mark.slow
 def test_an_agent_of_the_package_plays_mujoco_as_well():
     task, policy = dataclasses.replace(TASKS["9x9"], seconds=75), load_policy("impala-9x9")
     on_jax, on_mujoco = (evaluate(policy, task, episodes=3, engine=engine) for engine in ("jax", "mujoco"))
