@@ -16,6 +16,7 @@ from memory_maze.engine.bank import draw_scenario, is_held_out
 from memory_maze.evaluate import evaluate
 from memory_maze.machine import ROOT, describe_devices
 from memory_maze.policies import Sight, load_policy
+from memory_maze.policies.forgetful import Forgetful
 from memory_maze.rollout import Recording
 from memory_maze.training.log import read_metrics
 from memory_maze.training.result import (
@@ -278,6 +279,7 @@ def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, 
     before, path = (run / "result.json").read_bytes(), tmp_path / "out.json"
 
     def play(policy, scenarios, steps, **settings):
+        assert isinstance(policy, Forgetful)
         return Recording(None, np.ones((len(scenarios), steps), np.uint8), None, None)
 
     monkeypatch.setattr("memory_maze.evaluate.play", play)

@@ -39,7 +39,7 @@ from memory_maze.engine.contact import (
     touch_ground,
     touch_wall,
 )
-from memory_maze.engine.staging import by_platform
+from memory_maze.engine.platforms import by_platform
 from memory_maze.engine.types import Body, Maze
 
 SUBSTEPS = 50

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from memory_maze.engine.platforms import by_platform
+
 FEW = 2  # sizes of a stage that are compiled one by one on CPUs; above it only the largest
 
 
@@ -84,16 +86,6 @@ def run_staged(
 
     special = {} if draw_in_kernels is None else {"cuda": draw_in_kernels}
     return by_platform(atlas, scene, cpu=on_cpu, default=on_gpu, **special)
-
-
-def by_platform(*args: Any, cpu: Callable[..., Any], **others: Callable[..., Any]) -> Any:
-    """Chosen when the program is lowered, so that one compiled for a CPU beside a GPU is right.
-
-    To trace all takes a second for each, so that only the one for CPUs is where there is nothing else.
-    """
-    if jax.default_backend() == "cpu":
-        return cpu(*args)
-    return lax.platform_dependent(*args, cpu=cpu, **others)
 
 
 def _in_chunks(draw: Callable[[Any], jax.Array], scene: Any, size: int) -> jax.Array:
