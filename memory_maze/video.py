@@ -14,17 +14,29 @@ FPS = 12  # three times as fast as the benchmark's own clock
 _PICTURE, _TEXT = 448, 32  # pixels; both multiples of 16, as codecs want it
 
 
-def import_video() -> Any:
-    """imageio with what it needs for videos, or one line that says what is missing."""
+def import_pictures() -> Any:
+    """imageio with what it needs for pictures, or one line that says what is missing."""
     try:
         import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401
         import PIL  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'pictures and videos need {error.name}: pip install "memory-maze[video]"', name=error.name
-        ) from error
+        raise _missing(error) from error
     return imageio
+
+
+def import_video() -> Any:
+    """The same with what it needs for videos."""
+    imageio = import_pictures()
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    return imageio
+
+
+def _missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    remedy = 'pip install "memory-maze[video]"'
+    return ModuleNotFoundError(f"pictures and videos need {error.name}: {remedy}", name=error.name)
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:

@@ -598,9 +598,14 @@ def test_maps_show_what_is_wrong(sets, probed):
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes ffmpeg
-def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys):
+def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypatch):
     words = ["probe-pictures", str(probed), "--data", str(sets[0].path), "--out"]
-    main([*words, str(tmp_path / "strip.png"), "--columns", "3"])
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "imageio_ffmpeg", None)  # pictures need none
+        main([*words, str(tmp_path / "strip.png"), "--columns", "3"])
+        with pytest.raises(SystemExit):
+            main([*words, str(tmp_path / "answers.mp4")])
+        assert "imageio_ffmpeg: pip install" in capsys.readouterr().err
     assert imageio.imread(tmp_path / "strip.png").shape == (4 * 224, 3 * 208, 3)
     main([*words, str(tmp_path / "answers.mp4"), "--trajectory", "2"])
     with imageio.get_reader(tmp_path / "answers.mp4") as video:

@@ -8,7 +8,7 @@ import numpy as np
 
 from memory_maze.files import replacing
 from memory_maze.probing.answers import Answers, mean_score
-from memory_maze.video import import_video, write_video
+from memory_maze.video import import_pictures, write_video
 
 FPS = 12
 _SIDE, _GAP, _TEXT = 192, 16, 32  # pixels; multiples of 16, as codecs want it
@@ -19,7 +19,7 @@ _FALSE_WALL, _FALSE_FLOOR = (200, 60, 60), (245, 165, 150)
 
 def write_strip(path: Path, answers: Answers, columns: int = 6) -> None:
     """Writes rows of what was seen, where the agent had been, and what was answered."""
-    imageio = import_video()
+    imageio = import_pictures()
     steps = np.linspace(0, len(answers.images) - 1, columns).round().astype(int)
     strip = np.concatenate([draw_panels(answers, int(step)) for step in steps], axis=1)
     with replacing(path) as place:

@@ -25,13 +25,14 @@ class ProbePictures:
         from rich.console import Console
 
         from memory_maze import data
-        from memory_maze.video import import_video
+        from memory_maze.video import import_pictures, import_video
 
         if self.out.suffix not in (".png", ".mp4"):
             raise ValueError(f"{self.out}: give a file that ends in .png or .mp4")
         if self.columns < 1:
             raise ValueError(f"columns must be positive: got {self.columns}")
-        import_video()
+        check_extra = import_pictures if self.out.suffix == ".png" else import_video
+        check_extra()
         try:
             from memory_maze.probing.answers import ask, load_run
             from memory_maze.probing.pictures import write_answers, write_strip
