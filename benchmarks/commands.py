@@ -5,7 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any
 
 _running: set[subprocess.Popen] = set()
 
@@ -25,14 +28,59 @@ def call(minutes: float | None, *arguments: object, environment: dict[str, str] 
         sys.exit(code)
 
 
+class Jobs:
+    """Functions that run in threads of their own; after one has failed no other is begun."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._begun = pool, []
+        self._stopped = threading.Event()
+
+    def begin(self, function: Callable[..., None], *arguments: Any) -> Future[None]:
+        """As soon as a thread is free, in the order of the calls."""
+        future = self._pool.submit(self._run, function, *arguments)
+        self._begun.append(future)
+        return future
+
+    def _run(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self._stopped.is_set():
+            raise CancelledError
+        try:
+            function(*arguments)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait(self) -> None:
+        """Until all have ended, or until one has failed, as it did."""
+        for future in self._begun:
+            future.result()
+
+    def stop(self) -> None:
+        """Nothing new is begun."""
+        self._stopped.set()
+
+
 @contextlib.contextmanager
-def stopping() -> Generator[None]:
-    """Ctrl-C is passed on to the commands that run, also to those of other threads."""
+def working(together: int) -> Generator[Jobs]:
+    """Waits for the jobs that are begun in it, so many at a time.
+
+    Ctrl-C and SIGTERM are passed on to the commands that run, so that they save themselves.
+    """
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        yield
-    except KeyboardInterrupt:
-        for process in _running:
-            process.send_signal(signal.SIGINT)
-        for process in list(_running):
-            process.wait()
-        sys.exit(130)
+        with ThreadPoolExecutor(together) as pool:
+            jobs = Jobs(pool)
+            try:
+                yield jobs
+                jobs.wait()
+            except KeyboardInterrupt:
+                jobs.stop()
+                for process in list(_running):
+                    process.send_signal(signal.SIGINT)
+                sys.exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt

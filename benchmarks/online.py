@@ -12,11 +12,10 @@ No run fills a large GPU: with --together they share it. It pays where NVIDIA's 
 import dataclasses
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tyro
-from commands import call, stopping
+from commands import call, working
 from machine import ROOT
 
 from memory_maze.files import replacing
@@ -67,9 +66,9 @@ def main(config: Config) -> None:
     if config.together:
         # Otherwise the first process takes most of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with ThreadPoolExecutor(len(config.names) if config.together else 1) as pool, stopping():
-        for _ in pool.map(lambda name: make(config, name), config.names):
-            pass
+    with working(len(config.names) if config.together else 1) as jobs:
+        for name in config.names:
+            jobs.begin(make, config, name)
 
 
 def make(config: Config, name: str) -> None:

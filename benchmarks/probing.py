@@ -1,8 +1,9 @@
 """The offline probing benchmarks: `python benchmarks/probing.py --models rssm-tbtt vae-gru --tasks 9x9`.
 
 Each run is what `memory-maze probe` makes of it, in a folder under runs/; its result is copied to
-results/probing. Called again, unfinished runs go on. Data sets are collected where they are missing. On two
-cores of a CPU, in less than ten minutes, a model that remembers beside one that does not:
+results/probing, or to results/probing-small. Called again, unfinished runs go on. Data sets are collected
+where they are missing. On two cores of a CPU, in less than ten minutes, a model that remembers beside one
+that does not:
 
     python benchmarks/probing.py --preset small --models constant vae supervised --targets objects
         --steps 2000 --episodes 1000
@@ -11,25 +12,24 @@ No run fills a large GPU: with --together 5 so many share it, as in benchmarks/o
 set is collected meanwhile.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import time
-from collections.abc import Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal
 
 import tyro
-from commands import call, stopping
+from commands import call, working
 from machine import ROOT
 
 from memory_maze.files import replacing
 from memory_maze.training.names import RESULT
 
 MODELS = ("constant", "vae", "supervised", "rssm", "vae-gru", "rssm-tbtt")
+RESULTS = {"paper": "probing", "small": "probing-small", "debug": "probing-debug"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Config:
     together: int = 1
     """How many runs at a time, each in a process of its own."""
     minutes: float | None = None
-    """Stop and save after so long, to go on another time."""
+    """Stop after so long, and evaluate what was learned by then, to go on another time."""
     data: Path = ROOT / "data"
     """Folder of the data sets."""
     runs: Path = ROOT / "runs"
     """Folder for the runs."""
-    out: Path = ROOT / "results" / "probing"
-    """Folder for the results."""
+    out: Path | None = None
+    """Folder for the results; results/probing by default, and a folder of its own for each other preset."""
 
 
 def main(config: Config) -> None:
@@ -71,27 +71,13 @@ def main(config: Config) -> None:
         # Otherwise the first process takes most of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     clock = Clock(config.minutes)
-    with ThreadPoolExecutor(config.together) as pool, stopping(), cancelling(pool):
-        begun = []
+    with working(config.together) as jobs:
         for task in config.tasks:
             # Before its runs, so that these do not wait for what nobody begins.
-            collected = pool.submit(collect, config, task, clock)
-            begun.append(collected)
+            collected = jobs.begin(collect, config, task, clock)
             for model in config.models:
                 for targets in split_targets(model, config.targets):
-                    begun.append(pool.submit(probe, config, model, task, targets, collected, clock))
-        for future in begun:
-            future.result()
-
-
-@contextlib.contextmanager
-def cancelling(pool: ThreadPoolExecutor) -> Generator[None]:
-    """After an error or Ctrl-C nothing new is begun."""
-    try:
-        yield
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
+                    jobs.begin(probe, config, model, task, targets, collected, clock)
 
 
 class Clock:
@@ -131,10 +117,13 @@ def probe(
     how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
     if depths:
         how += ["--depths", *depths]
+    if (left := clock.left()) is not None:
+        how += ["--minutes", str(left)]
     if not is_complete(folder / RESULT, config.steps, targets, depths):
-        call(clock.left(), "probe", model, *what, *how, "--out", folder, environment=prefer(model))
-    config.out.mkdir(parents=True, exist_ok=True)
-    with replacing(config.out / f"{'-'.join(parts)}.json") as path:
+        call(None, "probe", model, *what, *how, "--out", folder, environment=prefer(model))
+    out = config.out or ROOT / "results" / RESULTS[config.preset]
+    out.mkdir(parents=True, exist_ok=True)
+    with replacing(out / f"{'-'.join(parts)}.json") as path:
         shutil.copyfile(folder / RESULT, path)
 
 
@@ -148,9 +137,10 @@ def is_complete(path: Path, steps: int, targets: tuple[str, ...], depths: tuple[
     if not path.exists():
         return False
     result = json.loads(path.read_text())
-    asked, planned = result["config"], result["training"]["steps_planned"]
+    asked, training = result["config"], result["training"]
     same = (asked["targets"], asked["depths"]) == (list(targets), list(depths))
-    return same and planned in (0, steps)  # the constant baseline learns nothing
+    made = training["steps"] == training["steps_planned"]
+    return same and made and training["steps"] in (0, steps)  # the constant baseline learns nothing
 
 
 if __name__ == "__main__":

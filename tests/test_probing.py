@@ -331,15 +331,31 @@ def test_every_interleaved_batch_goes_on_with_its_own_carry(run, sets, interleav
 
 def test_a_run_that_goes_on_is_the_same_as_one_that_never_stopped(run, sets, tmp_path):
     whole = train(run, *sets, tmp_path / "whole")
+    train(dataclasses.replace(run, minutes=1e-9), *sets, tmp_path / "parts")  # one step
     train(dataclasses.replace(run, steps=4), *sets, tmp_path / "parts")
     parts = train(run, *sets, tmp_path / "parts")
     assert int(parts.steps) == 6
     for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         np.testing.assert_array_equal(one, two)
     lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0]["steps"] == 1
     assert [line["steps"] for line in lines if "held_out_walls" in line] == [4, 6]
     assert {"held_out_walls", "held_out_objects", "loss_model", "score_walls"} <= lines[-1].keys()
     assert len(list((tmp_path / "parts").glob("position-*.json"))) == 2
+
+
+def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, capsys):
+    words = ["vae-gru", "--steps", "2"]
+    result = call(sets, *words, "--minutes", "1e-9", out=tmp_path)
+    assert (result["training"]["steps"], result["training"]["steps_planned"]) == (1, 2)
+    assert "out of time after 1 of 2 steps; run it again to go on" in capsys.readouterr().out
+    assert sorted(result["evaluation"]) == ["objects", "walls"]
+    result = call(sets, *words, out=tmp_path)
+    assert result["training"]["steps"] == 2
+    assert "out of time" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        call(sets, *words, "--minutes", "0", out=tmp_path)
+    assert "minutes must be positive: got 0" in capsys.readouterr().err
 
 
 def test_a_folder_holds_one_run(run, sets, tmp_path):

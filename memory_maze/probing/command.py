@@ -31,6 +31,8 @@ class Probing:
     """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
     steps: int = 1_000_000
     """Gradient steps."""
+    minutes: float | None = None
+    """Stop training after so long and evaluate what was learned by then; the same command goes on."""
     interleave: int = 32
     """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
     same mazes are in batch after batch. NPZ files of all are held in memory, where they fit."""
@@ -64,6 +66,7 @@ class Probing:
             targets=self.targets,
             depths=self.depths,
             steps=self.steps,
+            minutes=self.minutes,
             interleave=self.interleave,
             seed=self.seed,
             score_every=self.score_every,
@@ -73,6 +76,8 @@ class Probing:
         train_set, scored_set = self._load()
         with Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
             result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars))
+        if (made := result["training"]["steps"]) < run.steps and result["training"]["steps_planned"]:
+            console.print(f"out of time after {made:,} of {run.steps:,} steps; run it again to go on")
         for target, figures in result["evaluation"].items():
             console.print(_describe(result, target, figures), soft_wrap=True)
             for depth, others in result["depths"].items():

@@ -30,7 +30,7 @@ from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
 from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
-from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
+from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, check_finite
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 POSITION = "position-{}.json"  # in the data, at a checkpoint
@@ -77,6 +77,8 @@ class Run:
     """Gradient steps between two looks at the evaluation trajectories."""
     score_on: int = 64
     """How many of these are looked at on the way."""
+    minutes: float | None = None
+    """Stop training after so long, to go on another time."""
 
     def describe(self, train_set: Dataset) -> dict[str, Any]:
         """Plain data, for config.json: of a run on this data."""
@@ -242,11 +244,12 @@ def _apply(transform: optax.GradientTransformation, slopes: Any, state: Any, par
 def train(
     run: Run, train_set: Dataset, scored_set: Dataset, out: Path, show: Show = lambda metrics: None
 ) -> Learning:
-    """Trains until the run's steps are made; goes on where an earlier call stopped.
+    """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
 
     Raises `RunStoppedError` after Ctrl-C or SIGTERM, `ModelError` if the model breaks a rule, and
     `RuntimeError` if a loss is no number. The folder holds a checkpoint to go on from.
     """
+    deadline = Deadline(run.minutes)
     cache_programs()
     described = run.describe(train_set)
     _check_same(described, out)
@@ -272,7 +275,7 @@ def train(
         interleave=count_turns(run, learning.model),
     )
     try:
-        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show)
+        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show, deadline)
     finally:
         batches.close()
         checkpoints.close()
@@ -296,7 +299,7 @@ def _check_same(described: dict[str, Any], out: Path) -> None:
     if not (out / CONFIG).exists():
         return
     old, new = {"depths": []} | read_config(out), json.loads(json.dumps(described))
-    free = {"steps", "log_every", "save_every", "score_every", "score_on"}
+    free = {"steps", "log_every", "save_every", "score_every", "score_on", "minutes"}
     for key in new.keys() - free:
         if old.get(key) != new[key]:
             raise ValueError(
@@ -313,6 +316,7 @@ def _go_on(
     out: Path,
     log: Log,
     show: Show,
+    deadline: Deadline,
 ) -> Learning:
     began = saved = time.perf_counter()
     begun = int(learning.steps)
@@ -337,16 +341,19 @@ def _go_on(
     with StopRequest() as stop:
         for step in range(begun + 1, run.steps + 1):
             meter.add(learner.step(next(batches)))
+            ending = stop.asked or deadline.passed or step == run.steps
             if step % run.score_every == 0 or step == run.steps:
                 learning = learner.learning
                 scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
                 tell({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
-            elif meter.due or stop.asked:
+            elif meter.due or ending:
                 tell({})
-            if stop.asked or step == run.steps or time.perf_counter() - saved > run.save_every:
+            if ending or time.perf_counter() - saved > run.save_every:
                 save(step)
             if stop.asked and step < run.steps:
                 raise RunStoppedError(f"saved after {step:,} steps; run it again to go on: {out}")
+            if ending:
+                break
     return learner.learning
 
 

@@ -2,6 +2,7 @@
 
 import math
 import signal
+import time
 from typing import Any
 
 
@@ -31,6 +32,19 @@ class StopRequest:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+class Deadline:
+    """So many minutes from now, or never."""
+
+    def __init__(self, minutes: float | None) -> None:
+        if minutes is not None and not minutes > 0:
+            raise ValueError(f"minutes must be positive: got {minutes}")
+        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() >= self._end
 
 
 def check_finite(line: dict[str, Any]) -> None:
