@@ -45,6 +45,14 @@ def probing_runs(results: list[dict]) -> str:
     return join(probing.make_run_table(probing.group(results)))
 
 
+def probing_small(results: list[dict]) -> str:
+    """Small sequence models, and how long each took."""
+    groups = probing.group(results)
+    rows = [row for row in probing.make_rows(groups) if row.source == "ours"]
+    table = probing.make_markdown(rows, probing.columns(groups))
+    return join(table, probing.make_run_table(groups))
+
+
 def join(*parts: str | None) -> str:
     """Paragraphs and tables, of which some may be missing."""
     return "\n\n".join(part.rstrip() for part in parts if part)
@@ -69,6 +77,7 @@ PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
     "docs/training.md": {"results/online": online_runs, "results/trials": trials_table},
     "docs/probing.md": {
         "results/probing": probing_runs,
+        "results/probing-small": probing_small,
         "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
     },
 }
@@ -77,7 +86,7 @@ PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
 def read(path: Path) -> Any:
     """A file of figures, or the results in a folder."""
     if path.is_dir():
-        return (probing if path.name == "probing" else scores).find_results([path])
+        return (probing if path.name.startswith("probing") else scores).find_results([path])
     return json.loads(path.read_text())
 
 

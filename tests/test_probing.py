@@ -366,6 +366,12 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
         train(run, sets[1], sets[1], tmp_path)
 
 
+def test_too_few_trajectories_are_told_before_the_model_is_tried(run, sets, tmp_path, monkeypatch):
+    monkeypatch.setattr("memory_maze.probing.train.check_model", lambda *_: pytest.fail("tried"))
+    with pytest.raises(ValueError, match="16 different trajectories a batch: there are 10; collect more"):
+        train(dataclasses.replace(run, batch=16), *sets, tmp_path)
+
+
 def test_a_loss_that_is_no_number_stops_the_run(run, sets, tmp_path):
     hot = dataclasses.replace(run.optimizer, learning_rate=1e30)
     with pytest.raises(RuntimeError, match="try a smaller learning rate"):

@@ -92,6 +92,7 @@ def documented_tables(name):
         "results/online",
         "results/trials",
         "results/probing",
+        "results/probing-small",
         "results/policies.json",
         "results/equivalence.json",
         "results/explorer.json",

@@ -98,7 +98,10 @@ class Replay(Order):
     def _begin(self, position: dict[str, Any] | None) -> None:
         batch, count = self._shape[0], len(self._trajectories)
         if count < batch:
-            raise ValueError(f"{batch} different trajectories a batch: there are {count}")
+            raise ValueError(
+                f"{batch} different trajectories a batch: there are {count}; collect more, or choose a "
+                "smaller batch"
+            )
         self._epoch, self._taken = (0, 0) if position is None else position["next"]
         self._turn = 0 if position is None else int(position["turn"])
         self._permutation = self._shuffle()

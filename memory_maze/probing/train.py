@@ -4,6 +4,7 @@ In each step the model learns from a batch, and the probes from its states, with
 gradients. So what the probes know is what the model kept for its own sake.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -254,32 +255,35 @@ def train(
     described = run.describe(train_set)
     _check_same(described, out)
     learning = begin(run, train_set.size, train_set.objects)
-    check_model(learning.model, jax.random.key(0))
-    checkpoints = Checkpoints(out / "checkpoints")
-    position = None
-    if checkpoints.latest is not None:
-        learning = checkpoints.restore(_describe(learning))
-        position = json.loads((out / POSITION.format(checkpoints.latest)).read_text())
-    with replacing(out / CONFIG) as path:
-        path.write_text(json.dumps(described, indent=2) + "\n")
-    log = Log(out, int(learning.steps))
-    order = "replay" if learning.model.carries else "windows"
-    batches = train_set.batches(
-        order,
+    new_model = learning.model
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(out / "checkpoints")))
+        position = None
+        if checkpoints.latest is not None:
+            learning = checkpoints.restore(_describe(learning))
+            position = json.loads((out / POSITION.format(checkpoints.latest)).read_text())
+        batches = stack.enter_context(_open_batches(run, new_model, train_set, position))
+        check_model(new_model, jax.random.key(0))  # while the first batches are made
+        del new_model
+        with replacing(out / CONFIG) as path:
+            path.write_text(json.dumps(described, indent=2) + "\n")
+        log = stack.enter_context(contextlib.closing(Log(out, int(learning.steps))))
+        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show, deadline)
+
+
+def _open_batches(
+    run: Run, model: SequenceModel, train_set: Dataset, position: dict[str, Any] | None
+) -> Batches:
+    return train_set.batches(
+        "replay" if model.carries else "windows",
         run.batch,
         run.time,
         keys=KEYS,
         arrays="jax",
         seed=run.seed,
         position=position,
-        interleave=count_turns(run, learning.model),
+        interleave=count_turns(run, model),
     )
-    try:
-        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show, deadline)
-    finally:
-        batches.close()
-        checkpoints.close()
-        log.close()
 
 
 def _describe(learning: Learning) -> Any:

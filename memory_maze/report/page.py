@@ -172,7 +172,7 @@ def write_page(
 
     Args:
         out: A folder.
-        results: Folder with online, trials, probing and the files of benchmarks.
+        results: Folder with online, trials, probing, probing-small and the files of benchmarks.
         recordings: What people played.
         oracle: Its rewards in 100 steps by task, from `read_oracle`.
         anonymous: People are called P1, P2, ...
@@ -181,6 +181,7 @@ def write_page(
         _online(results / "online", oracle),
         _trials(results / "trials", results / "online", oracle),
         _probing(results / "probing"),
+        _probing_small(results / "probing-small"),
         _people(recordings, oracle, anonymous),
         *(_benchmarks(title, results, files) for title, files in BENCHMARKS.items()),
     ]
@@ -249,11 +250,20 @@ def _probing(folder: Path) -> Section:
     if _is_empty(folder):
         section.missing = [_tell(folder, code("python benchmarks/probing.py"))]
         return section
+    section.blocks = _model_blocks(folder)
+    return section
+
+
+def _probing_small(folder: Path) -> Section:
+    """Sequence models of a size for CPUs, which are no entries of the benchmark."""
+    return Section("Small sequence models", [] if _is_empty(folder) else _model_blocks(folder))
+
+
+def _model_blocks(folder: Path) -> list[Block]:
     groups = probing.group(probing.find_results([folder]))
     results = [result for one in groups for result in one.results]
     lines = [make_origin(Path(result["file"]).name, result) for result in results]
-    section.blocks = [*probing_blocks(groups), *_origins(lines)]
-    return section
+    return [*probing_blocks(groups), *_origins(lines)]
 
 
 def _people(folder: Path, oracle: Oracle, anonymous: bool) -> Section:
