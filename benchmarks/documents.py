@@ -50,7 +50,7 @@ def probing_small(results: list[dict]) -> str:
     groups = probing.group(results)
     rows = [row for row in probing.make_rows(groups) if row.source == "ours"]
     table = probing.make_markdown(rows, probing.columns(groups))
-    return join(table, probing.make_run_table(groups))
+    return join(table, *probing.make_notes(rows)[1:], probing.make_run_table(groups))
 
 
 def join(*parts: str | None) -> str:
