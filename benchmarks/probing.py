@@ -117,9 +117,9 @@ def probe(
     how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
     if depths:
         how += ["--depths", *depths]
-    if (left := clock.left()) is not None:
-        how += ["--minutes", str(left)]
     if not is_complete(folder / RESULT, config.steps, targets, depths):
+        if (left := clock.left()) is not None:
+            how += ["--minutes", str(left)]
         call(None, "probe", model, *what, *how, "--out", folder, environment=prefer(model))
     out = config.out or ROOT / "results" / RESULTS[config.preset]
     out.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
+from memory_maze.training.stopping import RunStoppedError
 
 STEPS = 40  # of a trajectory
 
@@ -356,6 +358,18 @@ def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, caps
     with pytest.raises(SystemExit):
         call(sets, *words, "--minutes", "0", out=tmp_path)
     assert "minutes must be positive: got 0" in capsys.readouterr().err
+
+
+def test_what_is_stopped_while_it_is_scored_is_saved(run, sets, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    monkeypatch.setattr("memory_maze.probing.train.evaluate", interrupted)
+    with pytest.raises(RunStoppedError, match="saved after 4 steps"):
+        train(dataclasses.replace(run, score_every=3), *sets, tmp_path)
+    assert (tmp_path / "position-4.json").exists()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["4"]
 
 
 def test_a_folder_holds_one_run(run, sets, tmp_path):

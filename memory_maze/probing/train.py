@@ -345,7 +345,8 @@ def _go_on(
     with StopRequest() as stop:
         for step in range(begun + 1, run.steps + 1):
             meter.add(learner.step(next(batches)))
-            ending = stop.asked or deadline.passed or step == run.steps
+            asked = stop.asked  # once: what is asked from now on is for the next step
+            ending = asked or deadline.passed or step == run.steps
             if step % run.score_every == 0 or step == run.steps:
                 learning = learner.learning
                 scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
@@ -354,7 +355,7 @@ def _go_on(
                 tell({})
             if ending or time.perf_counter() - saved > run.save_every:
                 save(step)
-            if stop.asked and step < run.steps:
+            if asked and step < run.steps:
                 raise RunStoppedError(f"saved after {step:,} steps; run it again to go on: {out}")
             if ending:
                 break
