@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_maze import data
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.files import replacing
 from memory_maze.machine import describe_devices
 from memory_maze.probing.baselines import MODELS

@@ -31,7 +31,7 @@ from rich.table import Table
 from memory_maze.engine import kernels, render
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.engine.staging import Stage
 from memory_maze.files import replacing
 from memory_maze.registration import env_id

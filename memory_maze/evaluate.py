@@ -14,7 +14,7 @@ import numpy as np
 
 from memory_maze import paper
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.machine import now
 from memory_maze.policies import Policy
 from memory_maze.rollout import Advance, Recording, play

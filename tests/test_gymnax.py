@@ -257,6 +257,7 @@ def make_train(env, env_params, num_envs, num_steps, num_updates, rate=0.05, epo
     return train
 
 
+@pytest.mark.slow
 def test_a_training_loop_in_one_program():
     env = LogWrapper(GymnaxEnv("9x9", **KEYWORDS, image_only_obs=True))
     train = jax.jit(make_train(env, env.default_params, num_envs=4, num_steps=12, num_updates=6))

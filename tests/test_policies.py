@@ -138,6 +138,7 @@ def test_the_explorer_visits_the_whole_maze_and_cares_for_no_reward(engine):
     assert len(np.unique(recording.actions)) == 6
 
 
+@pytest.mark.slow
 def test_the_random_policy_finds_little_and_differs_by_seed():
     policy = load_policy("random")
     reports = [evaluate(policy, TASKS["9x9"], 4, seed=seed) for seed in (1, 1, 50)]

@@ -75,9 +75,24 @@ def test_it_runs_on_the_cpu(engine):
 
 def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path):
     (tmp_path / "file").touch()
-    code = "import jax; from memory_maze.engine.single import cache_programs as f; f(); print(jax.config.{})"
+    code = (
+        "import jax; from memory_maze.engine.programs import cache_programs as f; f(); print(jax.config.{})"
+    )
     result = run(code.format("jax_compilation_cache_dir"), MEMORY_MAZE_CACHE=str(tmp_path / "file"))
     assert (result.stdout, result.stderr) == ("None\n", "")
+
+
+@pytest.mark.parametrize("own", [None, "own"])
+def test_programs_of_the_functional_interface_are_kept(own, tmp_path):
+    code = f"""
+import jax
+from memory_maze.engine.env import Env
+jax.config.update("jax_compilation_cache_dir", {own!r})
+Env(layouts=16)
+print(jax.config.jax_compilation_cache_dir)
+"""
+    result = run(code, MEMORY_MAZE_CACHE=str(tmp_path))
+    assert result.stdout == f"{own or tmp_path / 'programs'}\n", result.stderr
 
 
 def test_gymnasium_forks_environments_that_it_only_made():

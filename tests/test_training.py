@@ -117,7 +117,8 @@ def test_no_more_is_learned_from_actions_whose_chance_has_changed_enough():
 
 @pytest.fixture(scope="module")
 def batch():
-    return Batch(Env("9x9", image_only_obs=True, layouts=64), DEBUG.environments)
+    """Episodes have 8 steps."""
+    return Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +126,10 @@ def training(batch):
     return loop.begin(jax.random.key(0), batch, DEBUG, make_mesh())
 
 
+unroll = jax.jit(loop.unroll, static_argnums=3)
+
+
 def test_what_is_played_is_what_the_environment_says(batch, training):
-    unroll = jax.jit(loop.unroll, static_argnums=3)
     play, sequences, _ = unroll(training.network, training.play, batch, DEBUG, jnp.arange(4))
     states, images = training.play.states, [training.play.sights.image]
     for actions in sequences.actions:
@@ -150,12 +153,11 @@ def test_each_sequence_is_learned_from_so_many_times(batch):
         dataclasses.replace(DEBUG, passes=0)
 
 
-def test_episodes_end_and_begin_while_playing(training):
-    batch = Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
+def test_episodes_end_and_begin_while_playing(batch, training):
     states = training.play.states
     steps = jnp.array([8, 6, 5, 0])  # of 8: over, ends and begins, ends at the last action, goes on
+    steps = jax.device_put(steps, states.step.sharding)  # so that the same program plays them
     play = training.play._replace(states=dataclasses.replace(states, step=steps))
-    unroll = jax.jit(loop.unroll, static_argnums=3)
     after, sequences, metrics = unroll(training.network, play, batch, DEBUG, jnp.arange(4))
     assert np.asarray(sequences.sights.first[1:]).T.tolist() == [
         [True, False, False, False],

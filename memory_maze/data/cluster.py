@@ -9,7 +9,7 @@ from typing import Any
 
 from memory_maze.data.collection import File, Note, describe_maker, draw_scenarios, fill, make_shard
 from memory_maze.data.manifest import Manifest, Shard
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.policies import Policy, load_policy
 
 RETRIES = 20  # of a shard, when the worker that makes it dies

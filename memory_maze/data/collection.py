@@ -28,7 +28,7 @@ from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.files import is_temporary, replacing
 from memory_maze.policies import Policy, load_policy
 from memory_maze.processors import num_cores

@@ -27,7 +27,7 @@ from memory_maze.data.frames import read_frames
 from memory_maze.data.manifest import CONVERTED, Manifest, Shard
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes
 from memory_maze.data.schema import DataError
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.engine.textures import load_atlas
 from memory_maze.observation import bit_rows
 from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, find_rooms

@@ -10,7 +10,7 @@ from memory_maze.data.inspect import Inspection, read_part
 from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.tracks import POINTS, Figures, measure
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.files import replacing
 from memory_maze.video import write_video
 from memory_maze.watch.maps import INK, Map, load_font, time_color

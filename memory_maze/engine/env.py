@@ -10,6 +10,7 @@ import numpy as np
 
 from memory_maze.engine import minimap, rules
 from memory_maze.engine.bank import Bank, load_bank
+from memory_maze.engine.programs import cache_programs
 from memory_maze.engine.render import View, render
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State, Timestep, jitted, typed_key
@@ -26,7 +27,8 @@ class Env:
     """Memory Maze in JAX.
 
     It is a pytree of large arrays, the layouts and the textures. Give it to your own programs as an
-    argument, or they hold a copy.
+    argument, or they hold a copy. What is compiled is kept in ~/.cache/memory-maze for the next process,
+    unless JAX was told of another place.
 
     Args:
         task: A name like "9x9", or a `Task`.
@@ -51,6 +53,7 @@ class Env:
         held_out: bool = False,
         **keywords: Any,
     ) -> None:
+        cache_programs()
         self.task = get_task(task, seconds)
         self.options = Options.from_keywords(keywords)
         check_minimap(self.task, self.options)

@@ -11,10 +11,10 @@ import numpy as np
 
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, make_view, render_state
+from memory_maze.engine.programs import cache_programs
 from memory_maze.engine.render import View
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
-from memory_maze.files import cache_folder
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
 
@@ -182,17 +182,3 @@ def _play(
 @functools.partial(jax.jit, static_argnums=0)
 def _draw(view: View, atlas: Atlas, state: State) -> jax.Array:
     return render_state(view, atlas, state)
-
-
-def cache_programs() -> None:
-    """Keeps compiled programs on disk, unless the user has chosen how: the next process starts at once."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
-        return
-    folder = cache_folder("programs")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    if os.access(folder, os.W_OK):  # JAX would warn of every program that it cannot keep
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

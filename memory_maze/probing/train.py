@@ -19,7 +19,7 @@ import optax
 
 from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.files import replacing
 from memory_maze.probing import baselines
 from memory_maze.probing.check import ModelError, check_model

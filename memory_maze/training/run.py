@@ -16,7 +16,7 @@ from memory_maze.agents.impala import Network
 from memory_maze.agents.presets import Config
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.engine.single import cache_programs
+from memory_maze.engine.programs import cache_programs
 from memory_maze.tasks import parse_task
 from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
 from memory_maze.training.devices import (

@@ -323,7 +323,7 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
 def _play(
     word: str, title: str, scenario: Scenario, seed: int, steps: int, engine: str, advance: Advance
 ) -> Trace:
-    from memory_maze.engine.single import cache_programs
+    from memory_maze.engine.programs import cache_programs
     from memory_maze.rollout import play
 
     cache_programs()

@@ -44,7 +44,7 @@ class Video:
     def run(self) -> None:
         from rich.progress import Progress
 
-        from memory_maze.engine.single import cache_programs
+        from memory_maze.engine.programs import cache_programs
         from memory_maze.video import import_video
         from memory_maze.watch.film import write_film
         from memory_maze.watch.sources import find_pair
