@@ -14,9 +14,9 @@ set is collected meanwhile.
 
 import dataclasses
 import json
+import math
 import os
 import shutil
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,7 @@ from machine import ROOT
 
 from memory_maze.files import replacing
 from memory_maze.training.names import RESULT
+from memory_maze.training.stopping import Deadline
 
 MODELS = ("constant", "vae", "supervised", "rssm", "vae-gru", "rssm-tbtt")
 RESULTS = {"paper": "probing", "small": "probing-small", "debug": "probing-debug"}
@@ -70,33 +71,27 @@ def main(config: Config) -> None:
     if config.together > 1:
         # Otherwise the first process takes most of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    clock = Clock(config.minutes)
+    deadline = Deadline(config.minutes)
     with working(config.together) as jobs:
         for task in config.tasks:
             # Before its runs, so that these do not wait for what nobody begins.
-            collected = jobs.begin(collect, config, task, clock)
+            collected = jobs.begin(collect, config, task, deadline)
             for model in config.models:
                 for targets in split_targets(model, config.targets):
-                    jobs.begin(probe, config, model, task, targets, collected, clock)
+                    jobs.begin(probe, config, model, task, targets, collected, deadline)
 
 
-class Clock:
-    """How many minutes are left, if they are limited."""
-
-    def __init__(self, minutes: float | None) -> None:
-        self._end = None if minutes is None else time.monotonic() + 60 * minutes
-
-    def left(self) -> float | None:
-        """Ends the program when there are none."""
-        left = None if self._end is None else (self._end - time.monotonic()) / 60
-        if left is not None and left <= 0:
-            raise SystemExit("out of time: call it again to go on")
-        return left
+def find_minutes(deadline: Deadline) -> float | None:
+    """How many are left, if they are limited; ends the program when there are none."""
+    if deadline.passed:
+        raise SystemExit("out of time: call it again to go on")
+    return deadline.minutes_left if math.isfinite(deadline.minutes_left) else None
 
 
-def collect(config: Config, task: str, clock: Clock) -> None:
+def collect(config: Config, task: str, deadline: Deadline) -> None:
     """The data set of a task, if it is missing."""
-    call(clock.left(), "collect", "--task", task, "--episodes", config.episodes, "--out", config.data / task)
+    words = ["--task", task, "--episodes", config.episodes, "--out", config.data / task]
+    call(find_minutes(deadline), "collect", *words)
 
 
 def split_targets(model: str, targets: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -105,7 +100,7 @@ def split_targets(model: str, targets: tuple[str, ...]) -> list[tuple[str, ...]]
 
 
 def probe(
-    config: Config, model: str, task: str, targets: tuple[str, ...], collected: Future, clock: Clock
+    config: Config, model: str, task: str, targets: tuple[str, ...], collected: Future, deadline: Deadline
 ) -> None:
     """One run."""
     collected.result()
@@ -118,7 +113,7 @@ def probe(
     if depths:
         how += ["--depths", *depths]
     if not is_complete(folder / RESULT, config.steps, targets, depths):
-        if (left := clock.left()) is not None:
+        if (left := find_minutes(deadline)) is not None:
             how += ["--minutes", str(left)]
         call(None, "probe", model, *what, *how, "--out", folder, environment=prefer(model))
     out = config.out or ROOT / "results" / RESULTS[config.preset]

@@ -23,7 +23,6 @@ from gymnasium.vector.utils import batch_space
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.engine.batch import Batch, check_count
 from memory_maze.engine.env import Env, render_state
-from memory_maze.engine.programs import cache_programs
 from memory_maze.engine.render import View
 from memory_maze.engine.textures import Atlas
 from memory_maze.engine.types import State
@@ -83,7 +82,6 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         **keywords: Any,
     ) -> None:
         _check_arguments(num_envs, arrays, render_mode, engine)
-        cache_programs()
         env = Env(task, layouts=layouts, held_out=held_out, **keywords)
         self.env, self.num_envs, self.render_mode = env, num_envs, render_mode
         self.metadata = self.metadata | {"render_fps": env.options.control_freq}

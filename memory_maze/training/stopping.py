@@ -43,8 +43,13 @@ class Deadline:
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
     @property
+    def minutes_left(self) -> float:
+        """Infinitely many if there is no limit; none when it has passed."""
+        return max(self._end - time.monotonic(), 0.0) / 60
+
+    @property
     def passed(self) -> bool:
-        return time.monotonic() >= self._end
+        return not self.minutes_left
 
 
 def check_finite(line: dict[str, Any]) -> None:
