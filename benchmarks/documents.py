@@ -16,8 +16,9 @@ def online_table(results: list[dict]) -> str:
     """Trained agents beside the paper's."""
     groups = scores.group(results)
     random = json.loads((ROOT / "results/random-7x7.json").read_text())
-    note = f"{tables.NOTE} A random policy has {random['mean']:.2f} in {random['task']}."
-    return join(tables.make_markdown(scores.make_rows(groups), scores.columns(groups)), note)
+    random_note = f"A random policy has {random['mean']:.2f} in {random['task']}."
+    notes = [*tables.make_notes(groups), random_note]
+    return join(tables.make_markdown(scores.make_rows(groups), scores.columns(groups)), " ".join(notes))
 
 
 def online_runs(results: list[dict]) -> str:

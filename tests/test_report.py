@@ -81,7 +81,7 @@ def make_result(task="9x9", seed=0, mean=20.0, steps=100 * MILLION, mujoco=None,
         "curve": curve,
         "weights": weights,
         "evaluations": evaluations,
-        "config": {},
+        "config": {"agent": {"time_limit": "bootstrap"}},
     } | changes
 
 
@@ -307,3 +307,12 @@ def test_the_table_needs_no_extra_and_figures_name_theirs(results, tmp_path):
     assert report.returncode == 1
     assert len(report.stderr.splitlines()) == 1
     assert 'pip install "memory-maze[plots]"' in report.stderr
+
+
+def test_runs_of_the_former_loss_are_told_apart(tmp_path):
+    save(tmp_path, make_result(), make_result(seed=1, mean=30.0, config={"agent": {}}))
+    groups = group(find_results([tmp_path]))
+    names = [one.name for one in groups]
+    assert names == ["IMPALA, preset fast, 100M steps", "IMPALA, preset fast, former V-trace, 100M steps"]
+    assert "trained before" in tables.make_notes(groups)[1]
+    assert len(tables.make_notes(groups[:1])) == 1

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers
 
 from memory_maze import TASKS
 from memory_maze.agents import impala
@@ -60,7 +62,7 @@ def make_sequence(network, config, key, count=6):
     first = jnp.zeros(count + 1, bool).at[4].set(True)
     sights = Sight(images, jnp.zeros(count + 1).at[2].set(1.0), jnp.append(0, actions), first)
     logits, _ = network.unroll(network.core.initial(), sights)
-    return Sequence(network.core.initial(), sights, actions, logits[:-1])
+    return Sequence(network.core.initial(), sights, actions, logits[:-1], jnp.append(first[2:], False))
 
 
 def test_nothing_is_learned_from_the_action_before_a_new_episode():
@@ -71,6 +73,7 @@ def test_nothing_is_learned_from_the_action_before_a_new_episode():
     other = sequence._replace(actions=sequence.actions.at[3].set((sequence.actions[3] + 1) % 6))
     # The network is told its last action, but not after a reset.
     other = other._replace(sights=other.sights._replace(action=jnp.append(0, other.actions)))
+    other = other._replace(logits=other.logits.at[3].set(jnp.arange(6.0)))
     for one, two in zip(jax.tree.leaves(before), jax.tree.leaves(gradient(network, other)), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-7)
 
@@ -113,6 +116,73 @@ def test_no_more_is_learned_from_actions_whose_chance_has_changed_enough():
     }
     assert size[0.1] > 0.5 * size[0.0] > 0
     assert size[1.0] == 0
+
+
+def test_values_that_are_right_stay_so_across_the_time_limit():
+    """An episode of five steps ends, its last state is shown again, and the next one begins at 6."""
+    first = jnp.zeros(11, bool).at[6].set(True)
+    rewards = jnp.full(11, 0.01)
+
+    def targets(time_limit, ignored_ratio):
+        config = dataclasses.replace(DEBUG, discount=0.99, time_limit=time_limit)
+        ratios = jnp.ones(10).at[5].set(ignored_ratio)
+        truncated = jnp.append(first[2:], False)
+        return find_targets(jnp.ones(11), rewards, ratios, first, truncated, config)
+
+    for ratio in (0.1, 1.0, 30.0):
+        result = targets("bootstrap", ratio)
+        np.testing.assert_allclose(result.targets, 1, rtol=1e-6)
+        np.testing.assert_allclose(result.advantages, 0, atol=1e-6)
+        ended = targets("terminate", ratio)
+        np.testing.assert_allclose(ended.targets[6:], 1, rtol=1e-6)
+        np.testing.assert_allclose(ended.advantages[4], 0.01 - 1, rtol=1e-6)
+
+
+@settings(max_examples=200)
+@given(integers(0, 2**32 - 1))
+def test_targets_are_those_of_episodes_cut_apart(seed):
+    """Against V-trace as its paper sums it, in float64, of each episode alone."""
+    rng, length = np.random.default_rng(seed), 24
+    first = rng.random(length + 1) < 0.25
+    first[1:] &= ~first[:-1]  # an episode has at least one step
+    first[0] = False
+    values, rewards = rng.normal(size=length + 1), rng.normal(size=length + 1)
+    ratios = np.exp(rng.normal(size=length))
+    truncated = np.append(first[2:], rng.random() < 0.5) & ~first[1:]
+    for time_limit in ("bootstrap", "terminate"):
+        config = dataclasses.replace(DEBUG, discount=0.9, decay=0.8, time_limit=time_limit)
+        found = find_targets(
+            *(jnp.asarray(array, jnp.float32) for array in (values, rewards, ratios)),
+            jnp.asarray(first),
+            jnp.asarray(truncated),
+            config,
+        )
+        begin = 0
+        for end in [*np.flatnonzero(first[1:]), length]:  # of the actions before each new episode
+            last = values[end] * (time_limit == "bootstrap" or not truncated[max(end - 1, 0)])
+            if end > begin:
+                wanted = cut_out(values[begin:end], last, rewards[begin + 1 : end + 1], ratios[begin:end])
+                np.testing.assert_allclose(found.targets[begin:end], wanted[0], rtol=2e-4, atol=2e-4)
+                np.testing.assert_allclose(found.advantages[begin:end], wanted[1], rtol=2e-4, atol=2e-4)
+            begin = end + 1
+
+
+find_targets = jax.jit(impala.find_targets, static_argnums=5)
+
+
+def cut_out(values, last, rewards, ratios, discount=0.9, lambda_=0.8):
+    """Targets and advantages of steps after which the value is `last`."""
+    clipped, values = np.minimum(ratios, 1), np.append(values, last)
+    errors = clipped * (rewards + discount * values[1:] - values[:-1])
+    count = len(rewards)
+    targets = np.array(
+        [
+            values[s] + sum(errors[t] * np.prod(discount * lambda_ * clipped[s:t]) for t in range(s, count))
+            for s in range(count)
+        ]
+    )
+    following = np.append(lambda_ * targets[1:] + (1 - lambda_) * values[1:-1], last)
+    return targets, rewards + discount * following - values[:-1]
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +235,7 @@ def test_episodes_end_and_begin_while_playing(batch, training):
         [False, False, False, True],
         [False] * 4,
     ]
+    assert np.argwhere(sequences.truncated.T).tolist() == [[1, 1], [2, 2]]
     assert after.states.step.tolist() == [3, 1, 0, 4]
     walls = batch.draw_next(states).maze.walls
     np.testing.assert_array_equal(after.states.maze.walls[:3], walls[:3])

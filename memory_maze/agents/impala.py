@@ -73,6 +73,7 @@ class Sequence(NamedTuple):
     sights: Sight  # (T + 1, B, ...)
     actions: jax.Array  # (T, B) int32
     logits: jax.Array  # (T, B, 6) float32, when they were taken
+    truncated: jax.Array  # (T, B) bool: the time limit ended the episode after the action
 
 
 class Losses(NamedTuple):
@@ -89,20 +90,32 @@ def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
     logits, values = network.unroll(sequence.carry, sequence.sights)
     now, then = jax.nn.log_softmax(logits[:-1]), jax.nn.log_softmax(sequence.logits)
     log_now, log_then = (_pick(log, sequence.actions) for log in (now, then))
-    # The action before a new episode begins does nothing: nothing follows from it.
-    counts = 1.0 - sequence.sights.first[1:]
-    result = vtrace(
-        jax.lax.stop_gradient(values),
-        sequence.sights.reward[1:] * counts,
-        config.discount * counts,
-        jnp.exp(jax.lax.stop_gradient(log_now) - log_then),
-        config.decay,
-    )
-    policy = -(_gain(log_now, log_then, result, config.trust) * counts).mean()
+    first, reward = sequence.sights.first, sequence.sights.reward
+    ratios = jnp.exp(jax.lax.stop_gradient(log_now) - log_then)
+    result = find_targets(jax.lax.stop_gradient(values), reward, ratios, first, sequence.truncated, config)
+    counts = 1.0 - first[1:]
+    policy = -_gain(log_now, log_then, result, config.trust).mean()
     value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
     entropy = -((jnp.exp(now) * now).sum(axis=-1) * counts).mean()
     total = policy + config.value_cost * value - config.entropy * entropy
     return Losses(total, policy, value, entropy)
+
+
+def find_targets(
+    values: jax.Array,
+    rewards: jax.Array,
+    ratios: jax.Array,
+    first: jax.Array,
+    truncated: jax.Array,
+    config: Config,
+) -> Vtrace:
+    """V-trace of (T + 1, ...) values, rewards and first steps, and of (T, ...) ratios and truncations."""
+    # The action before a new episode begins does nothing. Without a ratio its error is 0, and does not run
+    # back into the episode before, which the value of its last state bootstraps.
+    counts = 1.0 - first[1:]
+    goes_on = counts * ~truncated if config.time_limit == "terminate" else counts
+    result = vtrace(values, rewards[1:] * counts, config.discount * goes_on, ratios * counts, config.decay)
+    return result._replace(advantages=result.advantages * counts)
 
 
 def _gain(log_now: jax.Array, log_then: jax.Array, result: Vtrace, trust: float | None) -> jax.Array:

@@ -1,6 +1,7 @@
 """The values of IMPALA, and those that go together. Needs no extra."""
 
 import dataclasses
+from typing import Literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Config:
     """Of rewards, for each action."""
     decay: float = 0.95
     """Lambda of the value targets."""
+    time_limit: Literal["bootstrap", "terminate"] = "bootstrap"
+    """What follows an episode's last step: the value of its last state, as if it went on, or nothing."""
     entropy: float = 0.001
     """Scale of the entropy bonus."""
     trust: float | None = None
@@ -74,6 +77,7 @@ class Config:
 PRESETS = {
     # Beside the paper's table: what SEED RL, its program, does by itself.
     "paper": Config(
+        time_limit="terminate",
         decay_steps=100_000_000,
         last_rate=0.0,
         momentum=0.0,

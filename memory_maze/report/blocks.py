@@ -16,7 +16,7 @@ def online_blocks(groups: Sequence[scores.Group], oracle: Oracle) -> list[Block]
 
     blocks: list[Block] = [
         tables.make_markdown(scores.make_rows(groups), scores.columns(groups)),
-        tables.NOTE,
+        *tables.make_notes(groups),
         Picture(
             "curves.png",
             "Episode returns in training; bands reach from the lowest to the highest run.",

@@ -54,12 +54,12 @@ class Report:
 
     def _report_online(self) -> list[Path]:
         from memory_maze.report.blocks import online_blocks
-        from memory_maze.report.scores import columns, find_results, group, make_rows
+        from memory_maze.report.scores import find_results, group, make_rows
         from memory_maze.report.tables import describe_scores, make_table
 
         groups = group(find_results(self.paths or (self.results / "online",)))
         rows = make_rows(groups)
-        console.print(make_table(rows, columns(groups)))
+        console.print(make_table(rows, groups))
         if self.out is None:
             return []
         blocks = online_blocks(groups, self._read_oracle())

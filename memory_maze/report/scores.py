@@ -13,6 +13,7 @@ from memory_maze.training.names import RESULT
 from memory_maze.training.result import is_run, read_result
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
+FORMER = "former V-trace"
 _NAMES = {"impala": "IMPALA"}
 _ABLATIONS = ("core", "forget_every")  # values that an ablation's name tells
 
@@ -112,12 +113,18 @@ def name_agent(result: dict[str, Any]) -> str:
     words += [result["ablation"]] if result["ablation"] else []
     hidden = _ABLATIONS if result["ablation"] else ()
     words += [f"{key}={value}" for key, value in result["changes"].items() if key not in hidden]
+    words += [FORMER] if has_former_loss(result) else []
     steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
     if is_finished(result):
         words.append(f"{format_steps(planned)} steps")
     else:
         words.append(f"unfinished: {format_steps(steps)} of {format_steps(planned)} steps")
     return ", ".join(words)
+
+
+def has_former_loss(result: dict[str, Any]) -> bool:
+    """Whether it was trained before `time_limit` could be chosen, with a loss that neither choice has."""
+    return result["agent"] == "impala" and "time_limit" not in result["config"]["agent"]
 
 
 def is_finished(result: dict[str, Any]) -> bool:

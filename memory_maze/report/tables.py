@@ -7,7 +7,16 @@ from rich.table import Table
 
 from memory_maze import paper
 from memory_maze.report.engines import compare
-from memory_maze.report.scores import Cell, Group, Row, format_steps, is_finished
+from memory_maze.report.scores import (
+    FORMER,
+    Cell,
+    Group,
+    Row,
+    columns,
+    format_steps,
+    has_former_loss,
+    is_finished,
+)
 from memory_maze.tasks import TASKS
 
 MISSING = "-"
@@ -17,11 +26,22 @@ NOTE = (
     "otherwise one run ± the standard error over its episodes. Ours are evaluated in mazes with layouts that "
     "no agent is trained in."
 )
+FORMER_NOTE = (
+    f"{FORMER[0].upper()}{FORMER[1:]}: trained before 19 November 2026, with a loss in which the value of an episode's "
+    "last state ran back into the targets of its last steps."
+)
 
 
-def make_table(rows: Sequence[Row], tasks: Sequence[str]) -> Table:
+def make_notes(groups: Sequence[Group]) -> list[str]:
+    """What is to be known of the table."""
+    former = any(has_former_loss(result) for one in groups for result in one.results)
+    return [NOTE, *([FORMER_NOTE] if former else [])]
+
+
+def make_table(rows: Sequence[Row], groups: Sequence[Group]) -> Table:
     """For the terminal."""
-    table = Table("agent", "from", *tasks, caption=NOTE, caption_justify="left")
+    tasks = columns(groups)
+    table = Table("agent", "from", *tasks, caption=" ".join(make_notes(groups)), caption_justify="left")
     for column in table.columns[1:]:
         column.no_wrap = True
     for column in table.columns[2:]:

@@ -121,6 +121,10 @@ def _parse(name: str, text: str, hint: Any) -> Any:
     """A value of the type that the field has."""
     if hint is str:
         return text
+    if get_origin(hint) is Literal:
+        if text not in get_args(hint):
+            raise ValueError(f"{name}={text}: it should be {' or '.join(get_args(hint))}")
+        return text
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -142,15 +142,17 @@ def unroll(
             play.whole | timesteps.truncated,
             key,
         )
-        return after, (play.sights, actions, logits, jnp.where(ended, returns, 0.0), ended)
+        ends = timesteps.truncated, jnp.where(ended, returns, 0.0), ended
+        return after, (play.sights, actions, logits, *ends)
 
     noise = draw_noise(noise_key, mazes, config.length)
-    after, (sights, actions, logits, returns, ended) = jax.lax.scan(step, play._replace(key=key), noise)
+    after, made = jax.lax.scan(step, play._replace(key=key), noise)
+    sights, actions, logits, truncated, returns, ended = made
     sights = jax.tree.map(lambda many, last: jnp.concatenate([many, last[None]]), sights, after.sights)
     # Parts of sums over all mazes.
     reward = sights.reward[1:].sum() / (config.environments * config.length)
     metrics = {"episodes": ended.sum(), "return_sum": returns.sum(), "reward": reward}
-    return after, Sequence(play.carry, sights, actions, logits), metrics
+    return after, Sequence(play.carry, sights, actions, logits, truncated), metrics
 
 
 def draw_noise(key: jax.Array, mazes: jax.Array, length: int) -> jax.Array:
@@ -177,4 +179,5 @@ def divide(sequences: Sequence, config: Config) -> Sequence:
         jax.tree.map(by_time, sequences.sights),
         by_time(sequences.actions),
         by_time(sequences.logits),
+        by_time(sequences.truncated),
     )

@@ -180,7 +180,7 @@ def find_preset(algorithm: str, agent: dict[str, Any]) -> tuple[str | None, dict
     if algorithm != "impala":
         return None, {}
     # Values that came later are what they were before there was a choice.
-    agent = _as_json(Config()) | agent
+    agent = {key: value for key, value in _as_json(Config()).items() if key != "time_limit"} | agent
     presets = {name: _as_json(preset) for name, preset in PRESETS.items()}
     differences = {
         name: {key: value for key, value in agent.items() if key not in values or values[key] != value}

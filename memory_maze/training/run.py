@@ -115,6 +115,11 @@ def _check_same(run: Run, out: Path) -> None:
     if not (out / CONFIG).exists():
         return
     described = read_config(out)
+    if "time_limit" not in described["agent"]:
+        raise ValueError(
+            f"{out}: its run began with a former V-trace, which learned wrongly at the time limit: "
+            "choose another folder to train anew"
+        )
     old = {key: described.get(key) for key in ("task", "seed", "layouts")}
     old |= dataclasses.asdict(_read_agent(described, out))
     new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
