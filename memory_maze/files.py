@@ -1,12 +1,17 @@
-"""Files are written whole: under a temporary name, then renamed."""
+"""Files are written whole: under a temporary name, then renamed. Folders are written to by one process."""
 
 import contextlib
+import errno
+import fcntl
 import os
+import socket
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
+LOCK = ".lock"
 _ENDING = "-partial"
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # some file systems of clusters have none
 
 
 @contextlib.contextmanager
@@ -29,6 +34,68 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
 def is_temporary(path: Path) -> bool:
     """Whether `replacing` made the file, and was killed before it took its place."""
     return path.name.startswith(".") and path.stem.endswith(_ENDING)
+
+
+@contextlib.contextmanager
+def sole_writer(folder: str | os.PathLike[str]) -> Generator[None]:
+    """No other process may write to the folder meanwhile; reading is free.
+
+    The folder is made if there is none. The kernel lets go of it when this process dies, in whatever way.
+    """
+    path = Path(folder) / LOCK
+    made = not path.parent.exists()
+    try:
+        lock = _take(path)
+    except BlockingIOError as error:
+        raise RuntimeError(
+            f"{folder}: {_read_holder(path)} is writing to it: wait for it to end, or choose another folder"
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"{folder}: it cannot be written to ({error.strerror}): choose another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        if _is_open_as(lock, path):
+            path.unlink()
+        os.close(lock)
+        if made:
+            with contextlib.suppress(OSError):  # there is something in it
+                path.parent.rmdir()
+
+
+def _take(path: Path) -> int:
+    """The lock's file, open and locked; it tells whose it is."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(lock)
+                raise
+        if _is_open_as(lock, path):  # and not removed by the holder before, after it was opened here
+            os.truncate(lock, 0)
+            os.write(lock, f"{os.getpid()} {socket.gethostname()}".encode())
+            return lock
+        os.close(lock)
+
+
+def _is_open_as(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _read_holder(path: Path) -> str:
+    try:
+        process, host = path.read_text().split()
+    except (OSError, ValueError):
+        return "another process"  # which has not told yet, or just ended
+    return f"process {process}" + ("" if host == socket.gethostname() else f" on {host}")
 
 
 def _umask() -> int:

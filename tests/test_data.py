@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import os
 import random
 import shutil
 import signal
@@ -246,7 +247,7 @@ def test_two_collections_do_not_share_a_folder(tmp_path):
     manifest = make_manifest(TASKS["9x9"], **JOB)
     with (
         begin(tmp_path, manifest),
-        pytest.raises(RuntimeError, match="another process"),
+        pytest.raises(RuntimeError, match=f"process {os.getpid()} is writing to it"),
         begin(tmp_path, manifest),
     ):
         pass

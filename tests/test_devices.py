@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from memory_maze.files import sole_writer
 from memory_maze.training.devices import Agreement, connected, launch_options, make_mesh
 from memory_maze.training.log import read_metrics
 
@@ -233,6 +234,15 @@ def test_hosts_need_a_shared_folder(tmp_path):
     assert all("not a folder that all hosts share: host 1 has another" in output for output in outputs), (
         outputs
     )
+
+
+@pytest.mark.slow
+def test_hosts_refuse_together_what_another_process_writes_to(tmp_path):
+    with sole_writer(tmp_path):
+        codes, outputs = run(*host_commands(tmp_path, tmp_path), devices=2)
+    assert codes == [1, 1]
+    assert f"process {os.getpid()} is writing to it" in outputs[0]
+    assert "the first host may not write to it, and says why" in outputs[1]
 
 
 def test_hosts_that_are_not_found(tmp_path):

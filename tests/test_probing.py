@@ -19,6 +19,7 @@ from memory_maze import data
 from memory_maze.cli import main
 from memory_maze.data.archive import Archive
 from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
+from memory_maze.files import sole_writer
 from memory_maze.machine import ROOT
 from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
@@ -380,6 +381,13 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
     with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.* and not .*5"):
         train(run, sets[1], sets[1], tmp_path)
+
+
+def test_a_run_that_another_process_trains_is_left_alone(sets, tmp_path, capsys):
+    with sole_writer(tmp_path), pytest.raises(SystemExit):
+        call(sets, "vae", "--steps", "1", out=tmp_path)
+    assert f"process {os.getpid()} is writing to it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_too_few_trajectories_are_told_before_the_model_is_tried(run, sets, tmp_path, monkeypatch):

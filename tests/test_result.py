@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 
 import imageio.v2 as imageio
@@ -14,6 +15,7 @@ from memory_maze.agents.presets import PRESETS
 from memory_maze.cli import main
 from memory_maze.engine.bank import draw_scenario, is_held_out
 from memory_maze.evaluate import evaluate
+from memory_maze.files import sole_writer
 from memory_maze.machine import ROOT, describe_devices
 from memory_maze.policies import Sight, load_policy
 from memory_maze.policies.forgetful import Forgetful
@@ -109,6 +111,20 @@ def test_training_that_is_complete_is_neither_dated_nor_evaluated_again(run, cap
     main([*TRAIN, "--out", str(run), "--steps", "64", "--evaluate", "2"])
     assert read_result(run) == before
     assert "confidence" not in capsys.readouterr().out
+
+
+def test_a_run_that_another_process_trains_is_left_alone_but_read_and_evaluated(run, capsys):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with sole_writer(run):
+        with pytest.raises(SystemExit):
+            main([*TRAIN, "--out", str(run), "--steps", "128"])
+        assert f"process {os.getpid()} is writing to it" in capsys.readouterr().err
+        assert (
+            before.items() <= {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}.items()
+        )
+        assert load_policy(str(run))
+        assert add_evaluation(run, make_report(run, engine="mujoco"))
+    assert len(read_result(run)["evaluations"]) == 2
 
 
 def test_each_engine_has_one_evaluation_of_the_present_weights(run):

@@ -7,11 +7,9 @@ again, and can be spread over machines: the files are the same.
 import concurrent.futures
 import contextlib
 import dataclasses
-import fcntl
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +27,7 @@ from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.programs import cache_programs
-from memory_maze.files import is_temporary, replacing
+from memory_maze.files import LOCK, is_temporary, replacing, sole_writer
 from memory_maze.policies import Policy, load_policy
 from memory_maze.processors import num_cores
 from memory_maze.rollout import ENGINES, Advance, play
@@ -151,26 +149,19 @@ def fill(out: Path, manifest: Manifest, make: Make, note: Note) -> None:
 @contextlib.contextmanager
 def begin(out: Path, manifest: Manifest) -> Generator[list[Shard]]:
     """Takes hold of a folder for this manifest and tells what is missing; nobody else may write to it."""
-    out.mkdir(parents=True, exist_ok=True)
-    folder = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RuntimeError(f"{out}: another process is collecting into it") from error
+    with sole_writer(out):
         _check_folder(out, manifest)
         for path in [path for path in out.rglob("*") if is_temporary(path)]:
             path.unlink()
         manifest.save(out)
         yield manifest.missing(out)
-    finally:
-        os.close(folder)
 
 
 def _check_folder(out: Path, manifest: Manifest) -> None:
     before = read_manifest(out)
     if before is None:
-        if others := [path.name for path in out.iterdir() if not is_temporary(path)]:
+        others = [path.name for path in out.iterdir() if path.name != LOCK and not is_temporary(path)]
+        if others:
             raise DataError(f"{out}: there is {others[0]} in it already: choose an empty folder")
         return
     old, new = dataclasses.asdict(before), dataclasses.asdict(manifest)

@@ -50,6 +50,7 @@ class Probing:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.files import sole_writer
         from memory_maze.training.progress import Bars
 
         try:
@@ -74,7 +75,7 @@ class Probing:
             log_every=self.log_every,
         )
         train_set, scored_set = self._load()
-        with Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
+        with sole_writer(self.out), Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
             result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars))
         if (made := result["training"]["steps"]) < run.steps and result["training"]["steps_planned"]:
             console.print(f"out of time after {made:,} of {run.steps:,} steps; run it again to go on")

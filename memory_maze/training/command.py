@@ -53,7 +53,7 @@ class Train:
         parse_task(self.task)
         try:
             from memory_maze.agents.presets import PRESETS
-            from memory_maze.training.devices import connected, is_first, use_cores
+            from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
             from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result
             from memory_maze.training.run import Run, RunStoppedError, train
@@ -73,7 +73,10 @@ class Train:
             use_cores(run.agent.environments, run.agent.sequences)
         if (self.out / RESULT).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
-        with connected(self.distributed, self.coordinator, self.hosts, self.host):
+        with (
+            connected(self.distributed, self.coordinator, self.hosts, self.host),
+            sole_writers(self.out),
+        ):
             console = Console(quiet=not is_first())
             try:
                 with Bars(console, run.steps, f"impala in {self.task}") as bars:
@@ -82,9 +85,9 @@ class Train:
                 if is_first():
                     write_result(self.out)
                 raise
-        if not is_first():
+            result = write_result(self.out) if is_first() else None
+        if result is None:
             return
-        result = write_result(self.out)
         console.print(f"trained: {self.out}", soft_wrap=True)
         if self.evaluate:
             self._evaluate(result)

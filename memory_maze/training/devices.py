@@ -17,6 +17,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from memory_maze.files import sole_writer
 from memory_maze.processors import num_cores
 
 AXIS = "devices"
@@ -109,6 +110,21 @@ def check_shared(folder: Path) -> None:
         mark.unlink()
     if not seen.all():
         raise ValueError(f"{folder} is not a folder that all hosts share: host {seen.argmin()} has another")
+
+
+@contextlib.contextmanager
+def sole_writers(folder: Path) -> Generator[None]:
+    """`sole_writer` for all hosts: the first one takes the folder for them, or they refuse together."""
+    refused: Exception | None = None
+    with contextlib.ExitStack() as stack:
+        if is_first():
+            try:
+                stack.enter_context(sole_writer(folder))
+            except (OSError, RuntimeError) as error:
+                refused = error
+        if multihost_utils.broadcast_one_to_all(np.array(refused is not None)):
+            raise refused or RuntimeError(f"{folder}: the first host may not write to it, and says why")
+        yield
 
 
 def _appears(path: Path) -> bool:
