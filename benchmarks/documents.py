@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 def online_table(results: list[dict]) -> str:
     """Trained agents beside the paper's."""
     groups = scores.group(results)
-    random = json.loads((ROOT / "results/random-7x7.json").read_text())
-    random_note = f"A random policy has {random['mean']:.2f} in {random['task']}."
-    notes = [*tables.make_notes(groups), random_note]
+    policies = json.loads((ROOT / "results/policies.json").read_text())
+    random = f"{policies['random 9x9 jax']['mean']:.2f}"
+    notes = [*tables.make_notes(groups), f"A random policy has {random} in 9x9."]
     return join(tables.make_markdown(scores.make_rows(groups), scores.columns(groups)), " ".join(notes))
 
 
@@ -38,7 +38,8 @@ def probing_table(results: list[dict]) -> str:
     """Sequence models beside the paper's."""
     groups = probing.group(results)
     rows = probing.make_rows(groups)
-    return join(probing.make_markdown(rows, probing.columns(groups)), *probing.make_notes(rows))
+    table = probing.make_markdown(rows, probing.columns(groups))
+    return join(table, *probing.make_notes(rows), probing.describe_order(groups))
 
 
 def probing_runs(results: list[dict]) -> str:

@@ -72,10 +72,22 @@ def evaluate(
         "engine": engine,
         "seed": seed,
         "held_out": held_out,
+        "layouts": len({scenario.walls for scenario in scenarios}),
         "seconds": seconds,
         "steps_per_second": rewards.size / seconds,
         "date": now(),
     }
+
+
+def describe_few_layouts(report: dict[str, Any]) -> str | None:
+    """What it means that an evaluation was in few different layouts, if it was."""
+    layouts = report.get("layouts")  # earlier ones did not count them
+    if layouts is None or 2 * layouts > report["episodes"]:
+        return None
+    return (
+        f"{report['task']}: {report['episodes']:,} episodes in {layouts:,} different layouts; there are so "
+        "few of this size that scores hardly tell how an agent does in mazes that it has not seen"
+    )
 
 
 def is_trained(policy: Policy) -> bool:

@@ -88,7 +88,7 @@ def evaluate_shown(
     """`evaluate` with a bar while it plays, and what came of it in words; the report says where it ran."""
     from rich.progress import Progress
 
-    from memory_maze.evaluate import evaluate
+    from memory_maze.evaluate import describe_few_layouts, evaluate
     from memory_maze.machine import describe_origin
     from memory_maze.rollout import Recording
     from memory_maze.video import write_episode
@@ -107,9 +107,11 @@ def evaluate_shown(
     where = " that no agent is trained in" if report["held_out"] else ""
     console.print(
         f"{name} in {task.name} on {engine}: {report['mean']:.2f} ({low:.2f} to {high:.2f} with 95 % "
-        f"confidence), {episodes} episodes in mazes{where or ' of their own'}",
+        f"confidence), {episodes} episodes in {report['layouts']} different layouts{where}",
         soft_wrap=True,
     )
+    if few := describe_few_layouts(report):
+        console.print(few, soft_wrap=True)
     for rival, share in report.get("share_of_paper", {}).items():
         console.print(f"{100 * share:.0f} % of the paper's {rival}")
     if bins := report["rewards_per_100_steps"]:

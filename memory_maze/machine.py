@@ -97,3 +97,12 @@ def describe_devices() -> str:
     described = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     # NVIDIA's MPS is for several processes on one GPU, of which each is slower than alone.
     return f"{described}, shared" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else described
+
+
+def format_seconds(seconds: float) -> str:
+    """Like 12 days, 2.5 h, 12 min, 8 s."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86400:.0f} days"

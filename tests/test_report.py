@@ -42,6 +42,7 @@ def make_result(task="9x9", seed=0, mean=20.0, steps=100 * MILLION, mujoco=None,
             "std_error": 0.7,
             "episodes": 100,
             "held_out": True,
+            "layouts": 99,
             "rewards_per_100_steps": spread.tolist(),
             "scores": [mean] * 100,
             "weights": weights,
@@ -116,16 +117,19 @@ def test_the_table_has_the_papers_scores_and_ours(results):
     table = read_table(tables.make_markdown(make_rows(groups), list(TASKS)))
     for line in PAPER.strip().splitlines():
         name, *cells = re.split(r"  +", line)
-        assert table.pop((name, "paper")) == cells
+        spread = {"Oracle": "-", "Human": "se, n=10"}.get(name, "sd, n=5")
+        marked = f"{name} †" if "Probe loss" in name else name
+        assert table.pop((marked, "paper")) == [spread, *cells]
+    both = "sd, n=2; se, n=100"
     assert table == {
-        ("IMPALA, preset fast, 100M steps", "JAX"): ["22.0 ± 2.8 (n=2)", "-", "-", "12.0 ± 0.7"],
-        ("IMPALA, preset fast, 100M steps", "MuJoCo"): ["19.5 ± 0.7", "-", "-", "-"],
-        ("IMPALA, preset small, 100M steps", "-"): ["-", "-", "-", "-"],
-        ("IMPALA, preset fast, no memory, 100M steps", "JAX"): ["3.0 ± 0.7", "-", "-", "-"],
+        ("IMPALA, preset fast, 100M steps", "JAX"): [both, "22.0 ± 2.8 (n=2)", "-", "-", "12.0 ± 0.7"],
+        ("IMPALA, preset fast, 100M steps", "MuJoCo"): ["se, n=100", "19.5 ± 0.7", "-", "-", "-"],
+        ("IMPALA, preset small, 100M steps", "-"): ["-", "-", "-", "-", "-"],
+        ("IMPALA, preset fast, no memory, 100M steps", "JAX"): ["se, n=100", "3.0 ± 0.7", "-", "-", "-"],
         (
             "IMPALA, preset fast, learning_rate=0.1, unfinished: 12.3M of 100M steps",
             "JAX",
-        ): ["2.0 ± 0.7", "-", "-", "-"],
+        ): ["se, n=100", "2.0 ± 0.7", "-", "-", "-"],
     }
 
 
@@ -138,8 +142,8 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     names = ["online-curves.png", "online-episode.png", "online.md", "online.json"]
     assert {path.name for path in out.iterdir()} == set(names)
     page = (out / "online.md").read_text()
-    assert "| Oracle | paper | 34.8 | 58.0 | 74.5 | 87.7 |" in page
-    assert "| 9x9 | 1 | 100M | 2.0 h | 14,000 | 1 cpu | 2026-11-15 | 01234567 |" in page
+    assert "| Oracle | paper | - | 34.8 | 58.0 | 74.5 | 87.7 |" in page
+    assert "| 9x9 | 1 | 100M | 2.0 h | 14,000 | 100 | 99 | 1 cpu | 2026-11-15 | 01234567 |" in page
     assert "standard deviation" in page
     assert set(re.findall(r"\]\((.*?)\)", page)) == {"online-curves.png", "online-episode.png"}
     scores = json.loads((out / "online.json").read_text())
@@ -173,6 +177,27 @@ def test_engines_are_compared_in_the_mazes_that_both_were_played_in(tmp_path):
     assert f"| 50 | {found.jax:.2f} | {found.mujoco:.2f} | {found.change:+.1%} (" in page
     scores = json.loads((tmp_path / "report" / "online.json").read_text())
     assert scores["runs"][0]["engines"]["episodes"] == 50
+
+
+def test_scores_of_one_column_are_of_the_same_mazes(tmp_path):
+    result = make_result(mujoco=0.0)
+    jax, mujoco = result["evaluations"]
+    jax["scores"] = [10.0, 20.0] * 25 + [90.0] * 50
+    mujoco |= {"episodes": 50, "mean": 14.0}
+    rows = make_rows(group(find_results([save(tmp_path, result)])))
+    cells = [row.cells["9x9"] for row in rows if row.source == "ours"]
+    assert [(cell.mean, cell.episodes) for cell in cells] == [(15, 50), (14, 50)]
+    assert cells[0].error == pytest.approx(np.std(jax["scores"][:50], ddof=1) / np.sqrt(50))
+    mujoco["seed"] = 7  # in other mazes, all that there are count
+    rows = make_rows(group(find_results([save(tmp_path, result)])))
+    assert [row.cells["9x9"].episodes for row in rows if row.source == "ours"] == [100, 50]
+
+
+def test_few_layouts_are_no_test_of_unseen_mazes(tmp_path):
+    result = make_result()
+    result["evaluations"][0] |= {"layouts": 7}
+    notes = tables.make_notes(group(find_results([save(tmp_path, result)])))
+    assert "9x9: 100 episodes in 7 different layouts; there are so few of" in notes[-1]
 
 
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"engine": "jax"}])

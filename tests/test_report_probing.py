@@ -142,7 +142,8 @@ def make_table(*results):
 
 
 def make_ours(*results):
-    return {name: cells for (name, source), cells in make_table(*results).items() if source == "ours"}
+    """Without what their errors are of."""
+    return {name: cells for (name, source), (_, *cells) in make_table(*results).items() if source == "ours"}
 
 
 def test_the_table_has_the_papers_scores_and_ours(results):
@@ -151,21 +152,25 @@ def test_the_table_has_the_papers_scores_and_ours(results):
     for line in PAPER.strip().splitlines():
         name, *cells = re.split(r"  +", line)
         assert names.pop(0) == name
-        assert table.pop((name, "paper")) == cells
+        spread = "-" if name == "Constant baseline" else "sd, n=3"
+        assert table.pop((name, "paper")) == [spread, *cells]
     assert list(table.items()) == [
-        (("Constant baseline", "ours"), ["80.6 ± 0.4", "-", "24.5 ± 0.02", "-"]),
+        (("Constant baseline", "ours"), ["se, n=33", "80.6 ± 0.4", "-", "24.5 ± 0.02", "-"]),
         (
             ("Supervised oracle, preset small, 1,500 steps", "ours"),
-            ["97.0 ± 0.4", "-", "1.5 ± 0.02", "-"],
+            ["se, n=33", "97.0 ± 0.4", "-", "1.5 ± 0.02", "-"],
         ),
-        ((f"{RSSM}*", "ours"), ["86.0 ± 1.4 (n=2)", "79.0 ± 0.4", "12.5 ± 0.7 (n=2)", "-"]),
+        (
+            (f"{RSSM}*", "ours"),
+            ["sd, n=2; se, n=33", "86.0 ± 1.4 (n=2)", "79.0 ± 0.4", "12.5 ± 0.7 (n=2)", "-"],
+        ),
         (
             ("RSSM, untrained, preset paper, 1,500 steps*", "ours"),
-            ["81.0 ± 0.4", "-", "23.0 ± 0.02", "-"],
+            ["se, n=33", "81.0 ± 0.4", "-", "23.0 ± 0.02", "-"],
         ),
         (
             ("RSSM, preset small, recurrent=64, unfinished: 700 of 1,500 steps*", "ours"),
-            ["85.0 ± 0.4", "-", "12.0 ± 0.02", "-"],
+            ["se, n=33", "85.0 ± 0.4", "-", "12.0 ± 0.02", "-"],
         ),
     ]
 
@@ -258,8 +263,8 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     names = ["probing-bars.png", "probing-curves.png", "probing.md", "probing.json", "probing-steps.png"]
     assert {path.name for path in out.iterdir()} == set(names)
     page = (out / "probing.md").read_text()
-    assert "| model | from | 9x9 walls | 15x15 walls | 9x9 objects | 15x15 objects |" in page
-    assert "| Constant baseline | paper | 80.8 | 78.3 | 23.9 | 64.8 |" in page
+    assert "| model | from | ± | 9x9 walls | 15x15 walls | 9x9 objects | 15x15 objects |" in page
+    assert "| Constant baseline | paper | - | 80.8 | 78.3 | 23.9 | 64.8 |" in page
     origin = "967 | 1 cpu | 2026-11-15 | 01234567 |"
     assert f"| {RSSM} | 9x9 | walls, objects | 1 | 1,500 | 2.0 h | 2.5 | 111.1 h | {origin}" in page
     assert f"| Constant baseline | 9x9 | walls, objects | 0 | - | - | - | - | {origin}" in page
@@ -506,3 +511,21 @@ def test_one_run_has_probes_of_several_depths(tmp_path):
 def test_one_depth_is_no_figure_of_depths(tmp_path):
     groups = group(find_results([save(tmp_path, make_result(), make_constant())]))
     assert probing_figures.draw_depths(groups) is None
+
+
+def test_the_papers_order_is_counted_from_the_scores():
+    full = {"preset": "paper"}
+    made = [
+        make_result("RSSM", walls=89.0, objects=8.0, **full),
+        make_result("VAE+GRU (TBTT)", walls=88.0, objects=9.0, **full),
+        make_result("VAE (no memory)", walls=84.0, objects=17.0, **full),
+        make_result("VAE (no memory)", walls=99.0, objects=1.0),  # a small one is none of the paper's
+        make_result("RSSM", walls=99.0, objects=1.0, changes={"recurrent": 64}, **full),
+    ]
+    assert probing.describe_order(group(made)) == (
+        "Pairs of models that come in the paper's order: 9x9 walls 2 of 3 (not RSSM and VAE+GRU (TBTT)), "
+        "9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
+    )
+    made[0]["evaluation"]["objects"]["mean"] = 10.0
+    assert probing.describe_order(group(made)).endswith("9x9 objects 3 of 3.")
+    assert probing.describe_order(group(made[:1])) == ""

@@ -115,7 +115,10 @@ def policy_table(report: dict) -> str:
             cells.append("" if figures is None else f"{figures['mean']:.2f} ± {figures['std_error']:.2f}")
         lines.append(f"| {task} | {' | '.join(cells)} |")
     figures = next(iter(report.values()))
-    note = f"{figures['episodes']} episodes each, the same mazes on both engines, {figures['date'][:10]}."
+    note = (
+        f"{figures['episodes']} episodes each, the same mazes on both engines; ± is the standard error, "
+        f"{figures['date'][:10]}. The paper's oracle is a trained agent that sees the map; ours plans."
+    )
     return "\n".join(lines) + "\n\n" + note
 
 

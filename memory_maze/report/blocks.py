@@ -41,6 +41,7 @@ def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
     return [
         probing.make_markdown(rows, probing.columns(groups)),
         *probing.make_notes(rows),
+        *filter(None, [probing.describe_order(groups)]),
         Picture(
             "bars.png",
             "Scores of the models: hatched the paper's, filled ours.",

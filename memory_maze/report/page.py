@@ -74,12 +74,6 @@ BENCHMARKS = {
             "python benchmarks/policies.py",
             benchmarks.policy_table,
         ),
-        Benchmark(
-            "random-7x7.json",
-            "Random actions",
-            "memory-maze evaluate random --task 7x7 --held-out --episodes 100 --json results/random-7x7.json",
-            lambda report: f"In {report['task']}: {report['mean']:.2f} over {report['episodes']:,} episodes.",
-        ),
     ),
     "Checks": (
         Benchmark(

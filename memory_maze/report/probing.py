@@ -1,6 +1,7 @@
 """The scores of probed models beside the paper's: from result files to tables."""
 
 import dataclasses
+import itertools
 import json
 import statistics
 from collections.abc import Iterable, Sequence
@@ -13,8 +14,17 @@ from memory_maze import paper
 from memory_maze.machine import short_name
 from memory_maze.paper import Benchmark
 from memory_maze.probing.result import KIND, read_result
-from memory_maze.report.scores import is_finished, size_of, sort_tasks
-from memory_maze.report.tables import MISSING, format_seconds, markdown
+from memory_maze.report.scores import (
+    MISSING,
+    Spread,
+    describe_cell,
+    describe_spreads,
+    find_spread,
+    is_finished,
+    size_of,
+    sort_tasks,
+)
+from memory_maze.report.tables import format_time, markdown
 from memory_maze.tasks import parse_task
 from memory_maze.training.names import RESULT
 from memory_maze.training.result import find_difference
@@ -25,9 +35,8 @@ STAR = "*"
 NOTE = (
     "Walls: percent of the cells that are right, higher is better. Objects: squared error of their places, "
     "lower is better. Both are means over the second half of trajectories that no model was trained on. "
-    "Paper: after 1M gradient steps, mean of three runs ± their standard deviation. Ours: mean of n runs "
-    "with different seeds ± their standard deviation, where n is given; otherwise one run ± the standard "
-    "error over its trajectories."
+    "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
+    "trajectories of one run. Paper: after 1M gradient steps."
 )
 # What a probe of the paper has; names tell what is different.
 PROBE = {
@@ -81,6 +90,10 @@ class Cell:
     """What the error is of: the standard deviation over runs, or the standard error over trajectories."""
     runs: int
     trajectories: int | None
+
+    @property
+    def spread(self) -> Spread | None:
+        return find_spread(self.over, self.runs, self.trajectories)
 
     def __str__(self) -> str:
         if self.error is None:
@@ -309,13 +322,45 @@ def make_notes(rows: Sequence[Row]) -> list[str]:
     return [NOTE, f"Rows with {STAR} have a state of another size than {STATE_SIZE:,}: {'; '.join(words)}."]
 
 
+def describe_order(groups: Sequence[Group]) -> str:
+    """How far models of the paper's size come in the paper's order."""
+    ours = _find_entries(groups)
+    words = []
+    for benchmark in sort_benchmarks({benchmark for cells in ours.values() for benchmark in cells}):
+        titles = [title for title, cells in ours.items() if benchmark in cells]
+        pairs = list(itertools.combinations(titles, 2))
+        swapped = [pair for pair in pairs if _are_swapped(*pair, ours, benchmark)]
+        if pairs:
+            others = f" (not {'; '.join(map(' and '.join, swapped))})" if swapped else ""
+            words.append(f"{' '.join(benchmark)} {len(pairs) - len(swapped)} of {len(pairs)}{others}")
+    return f"Pairs of models that come in the paper's order: {', '.join(words)}." if words else ""
+
+
+def _find_entries(groups: Sequence[Group]) -> dict[str, dict[Benchmark, Cell]]:
+    """Scores of the paper's models as the paper has them; of several, those that were trained for longest."""
+    found: dict[str, dict[Benchmark, Cell]] = {}
+    for one in sorted(groups, key=lambda one: one.results[0]["training"]["steps"]):
+        result = one.results[0]
+        steps = result["training"]["steps"]
+        names = {one.title, f"{one.title}, preset paper, {steps:,} steps"}
+        if one.title in paper.PROBING and one.name in names:
+            cells = {benchmark: make_cell(one.evaluations(benchmark)) for benchmark in one.benchmarks}
+            found[one.title] = found.get(one.title, {}) | cells
+    return found
+
+
+def _are_swapped(one: str, other: str, ours: dict[str, dict[Benchmark, Cell]], benchmark: Benchmark) -> bool:
+    theirs = paper.PROBING[one][benchmark].mean - paper.PROBING[other][benchmark].mean
+    return theirs * (ours[one][benchmark].mean - ours[other][benchmark].mean) < 0
+
+
 def make_table(rows: Sequence[Row], benchmarks: Sequence[Benchmark], width: int = _NARROW) -> Table:
     """For a terminal of so many characters."""
     header = ["\n".join(benchmark) for benchmark in benchmarks]
-    table = Table("model", "from", *header, caption="\n".join(make_notes(rows)), caption_justify="left")
+    table = Table("model", "from", "±", *header, caption="\n".join(make_notes(rows)), caption_justify="left")
     for column in table.columns[1:]:
         column.no_wrap = True
-    for column in table.columns[2:]:
+    for column in table.columns[3:]:
         column.justify = "right"
     table.columns[0].overflow = "fold"
     last = rows[0].source
@@ -323,29 +368,24 @@ def make_table(rows: Sequence[Row], benchmarks: Sequence[Benchmark], width: int 
         if row.source != last:
             table.add_section()
         last = row.source
-        name, source, *cells = _cells(row, benchmarks)
+        name, source, spread, *cells = _cells(row, benchmarks)
         folded = [cell.replace(" (", "\n(") for cell in cells]
         if width < _WIDE or len(benchmarks) > len(paper.BENCHMARKS):
             folded = [cell.replace(" ±", "\n±") for cell in folded]
-        table.add_row(name, source, *folded)
+        table.add_row(name, source, spread.replace(", ", "\n").replace("; ", "\n"), *folded)
     return table
 
 
 def make_markdown(rows: Sequence[Row], benchmarks: Sequence[Benchmark]) -> str:
     """The same in Markdown."""
-    header = ["model", "from", *map(" ".join, benchmarks)]
+    header = ["model", "from", "±", *map(" ".join, benchmarks)]
     return markdown(header, [_cells(row, benchmarks) for row in rows])
 
 
 def _cells(row: Row, benchmarks: Sequence[Benchmark]) -> list[str]:
-    return [row.marked_name, row.source, *(_cell(row, benchmark) for benchmark in benchmarks)]
-
-
-def _cell(row: Row, benchmark: Benchmark) -> str:
-    cell = row.cells.get(benchmark)
-    if cell is None:
-        return MISSING
-    return f"{cell} (n={cell.runs})" if row.source == "ours" and cell.runs > 1 else str(cell)
+    found = row.cells.values()
+    cells = (describe_cell(row.cells[one], found) if one in row.cells else MISSING for one in benchmarks)
+    return [row.marked_name, row.source, describe_spreads(cell.spread for cell in found), *cells]
 
 
 def make_run_table(groups: Sequence[Group]) -> str:
@@ -367,7 +407,7 @@ def _describe_line(result: dict[str, Any]) -> list[str]:
         ", ".join(result["targets"]),
         str(result["seed"]),
         steps,
-        format_seconds(training["seconds"]),
+        format_time(training["seconds"]),
         MISSING if speed is None else f"{speed:.1f}",
         MISSING if hours is None else f"{hours:,.1f} h",
         f"{result['data']['trajectories']:,}",

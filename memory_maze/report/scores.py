@@ -1,10 +1,11 @@
 """The scores of trained agents beside the paper's, from their result files."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from memory_maze import paper
 from memory_maze.machine import short_name
@@ -13,9 +14,45 @@ from memory_maze.training.names import RESULT
 from memory_maze.training.result import is_run, read_result
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
+MISSING = "-"
 FORMER = "former V-trace"
 _NAMES = {"impala": "IMPALA"}
 _ABLATIONS = ("core", "forget_every")  # values that an ablation's name tells
+
+
+class Spread(NamedTuple):
+    """What follows a ± is: the standard deviation over runs, or the standard error over episodes."""
+
+    kind: Literal["sd", "se"]
+    count: int
+
+
+def find_spread(over: str | None, runs: int, episodes: int | None) -> Spread | None:
+    """Of a score with an error over runs, or over episodes."""
+    if over == "runs":
+        return Spread("sd", runs)
+    return Spread("se", episodes) if over and episodes else None
+
+
+def describe_spreads(spreads: Iterable[Spread | None]) -> str:
+    """Of all scores in a row, like "se, n=100"."""
+    counts: dict[str, set[int]] = {}
+    for spread in spreads:
+        if spread:
+            counts.setdefault(spread.kind, set()).add(spread.count)
+    words = [f"{kind}, n={_describe_range(found)}" for kind, found in sorted(counts.items())]
+    return "; ".join(words) or MISSING
+
+
+def _describe_range(counts: set[int]) -> str:
+    return "-".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
+
+
+def describe_cell(cell: Any, row: Iterable[Any]) -> str:
+    """A score with its error; where errors of a row are of both kinds, those over runs say so."""
+    kinds = {one.spread.kind for one in row if one.spread}
+    mixed = len(kinds) > 1 and cell.spread and cell.spread.kind == "sd"
+    return f"{cell} (n={cell.runs})" if mixed else str(cell)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +65,10 @@ class Cell:
     """What the error is of: the standard deviation over runs, or the standard error over episodes."""
     runs: int
     episodes: int | None
+
+    @property
+    def spread(self) -> Spread | None:
+        return find_spread(self.over, self.runs, self.episodes)
 
     def __str__(self) -> str:
         error = "" if self.error is None else f" ± {self.error:.1f}"
@@ -62,6 +103,25 @@ class Group:
     def evaluations(self, task: str, engine: str) -> list[dict[str, Any]]:
         found = [one for result in self.of_task(task) for one in result["evaluations"]]
         return [one for one in found if one["engine"] == engine]
+
+    def common_evaluations(self, task: str, engine: str) -> list[dict[str, Any]]:
+        """In the mazes that each run was played in on every engine that it was played on."""
+        found = []
+        for result in self.of_task(task):
+            reports = [one for one in result["evaluations"] if one["task"] == task]
+            same = len({one.get("seed") for one in reports}) == 1
+            count = min((one["episodes"] for one in reports), default=0)
+            found += [_cut(one, count) if same else one for one in reports if one["engine"] == engine]
+        return found
+
+
+def _cut(report: dict[str, Any], count: int) -> dict[str, Any]:
+    """The first episodes of an evaluation."""
+    if count == report["episodes"]:
+        return report
+    scores = report["scores"][:count]
+    error = statistics.stdev(scores) / math.sqrt(count) if count > 1 else None
+    return report | {"episodes": count, "mean": statistics.fmean(scores), "std_error": error}
 
 
 def find_results(paths: Sequence[Path]) -> list[dict[str, Any]]:
@@ -150,7 +210,7 @@ def make_rows(groups: Sequence[Group]) -> list[Row]:
     for one in groups:
         made = []
         for engine, label in ENGINES.items():
-            reports = {task: one.evaluations(task, engine) for task in one.tasks}
+            reports = {task: one.common_evaluations(task, engine) for task in one.tasks}
             cells = {task: make_cell(found) for task, found in reports.items() if found}
             if cells:
                 made.append(Row(one.name, "ours", label, cells))

@@ -6,54 +6,64 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
+from memory_maze.evaluate import describe_few_layouts
+from memory_maze.machine import format_seconds
 from memory_maze.report.engines import compare
 from memory_maze.report.scores import (
     FORMER,
+    MISSING,
     Cell,
     Group,
     Row,
     columns,
+    describe_cell,
+    describe_spreads,
     format_steps,
     has_former_loss,
     is_finished,
 )
 from memory_maze.tasks import TASKS
 
-MISSING = "-"
+MARK = "†"
+TOLD = "Dreamer (TBTT + Probe loss)"
 NOTE = (
-    "Paper: after 100M steps, mean of five runs ± their standard deviation; human: ten episodes ± the "
-    "standard error. Ours: mean of n runs with different seeds ± their standard deviation, where n is given; "
-    "otherwise one run ± the standard error over its episodes. Ours are evaluated in mazes with layouts that "
-    "no agent is trained in."
+    "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
+    "episodes of one run. Paper: after 100M steps; its oracle is a trained agent that sees the map with the "
+    f"path. {TOLD} {MARK}: told where the objects are while it learns, and no baseline. Ours are evaluated "
+    "in mazes with layouts that no agent is trained in, the same on both engines."
 )
 FORMER_NOTE = (
-    f"{FORMER[0].upper()}{FORMER[1:]}: trained before 19 November 2026, with a loss in which the value of an episode's "
-    "last state ran back into the targets of its last steps."
+    f"{FORMER[0].upper()}{FORMER[1:]}: trained before 19 November 2026, with a loss in which the value of an "
+    "episode's last state ran back into the targets of its last steps."
 )
 
 
 def make_notes(groups: Sequence[Group]) -> list[str]:
     """What is to be known of the table."""
-    former = any(has_former_loss(result) for one in groups for result in one.results)
-    return [NOTE, *([FORMER_NOTE] if former else [])]
+    results = [result for one in groups for result in one.results]
+    reports = [report for result in results for report in result["evaluations"]]
+    few = dict.fromkeys(filter(None, map(describe_few_layouts, reports)))
+    former = [FORMER_NOTE] if any(map(has_former_loss, results)) else []
+    return [NOTE, *former, *(f"{sentence}." for sentence in few)]
 
 
 def make_table(rows: Sequence[Row], groups: Sequence[Group]) -> Table:
     """For the terminal."""
     tasks = columns(groups)
-    table = Table("agent", "from", *tasks, caption=" ".join(make_notes(groups)), caption_justify="left")
+    table = Table("agent", "from", "±", *tasks, caption=" ".join(make_notes(groups)), caption_justify="left")
     for column in table.columns[1:]:
         column.no_wrap = True
-    for column in table.columns[2:]:
+    for column in table.columns[3:]:
         column.justify = "right"
     table.columns[0].overflow = "fold"
     last = rows[0].source
     for row in rows:
-        if row.source != last or row.name in ("IMPALA", "Dreamer (TBTT + Probe loss)"):
+        if row.source != last or row.name in ("IMPALA", TOLD):
             table.add_section()
         last = row.source
-        name, source, *cells = _cells(row, tasks)
-        table.add_row(name, source, *(_fold(cell, len(tasks)) for cell in cells))
+        name, source, spread, *cells = _cells(row, tasks)
+        spread = spread.replace(", ", "\n").replace("; ", "\n")
+        table.add_row(name, source, spread, *(_fold(cell, len(tasks)) for cell in cells))
     return table
 
 
@@ -65,12 +75,13 @@ def _fold(cell: str, columns: int) -> str:
 
 def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
     """The same in Markdown."""
-    return markdown(["agent", "from", *tasks], [_cells(row, tasks) for row in rows])
+    return markdown(["agent", "from", "±", *tasks], [_cells(row, tasks) for row in rows])
 
 
 def make_run_table(groups: Sequence[Group]) -> str:
     """Every run: how long it trained, how fast, where and when, in Markdown."""
-    header = ["agent", "task", "seed", "steps", "time", "steps a second", "on", "date", "commit"]
+    header = ["agent", "task", "seed", "steps", "time", "steps a second", "episodes", "layouts"]
+    header += ["on", "date", "commit"]
     lines = []
     for one in groups:
         for result in one.results:
@@ -85,14 +96,23 @@ def make_run_table(groups: Sequence[Group]) -> str:
                     result["task"],
                     str(result["seed"]),
                     steps,
-                    format_seconds(training["seconds"]),
+                    format_time(training["seconds"]),
                     MISSING if speed is None else f"{speed:,.0f}",
+                    *_count_episodes(result),
                     hardware.get("devices") or MISSING,
                     (result["date"] or MISSING)[:10],
                     (result["commit"] or MISSING)[:8],
                 ]
             )
     return markdown(header, lines)
+
+
+def _count_episodes(result: dict[str, Any]) -> list[str]:
+    """How many an agent was scored in, and in how many different layouts."""
+    if not result["evaluations"]:
+        return [MISSING, MISSING]
+    most = max(result["evaluations"], key=lambda report: report["episodes"])
+    return [f"{most['episodes']:,}", f"{most['layouts']:,}" if "layouts" in most else MISSING]
 
 
 def make_engine_table(groups: Sequence[Group]) -> str | None:
@@ -111,13 +131,9 @@ def make_engine_table(groups: Sequence[Group]) -> str | None:
     return markdown(header, lines) if lines else None
 
 
-def format_seconds(seconds: float | None) -> str:
-    """Like 2.5 h, 12 min, 8 s."""
-    if seconds is None:
-        return MISSING
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+def format_time(seconds: float | None) -> str:
+    """Like 2.5 h, or that it is unknown."""
+    return MISSING if seconds is None else format_seconds(seconds)
 
 
 def describe_scores(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, Any]:
@@ -173,14 +189,10 @@ def _describe(cell: Cell, task: str) -> dict[str, Any]:
 
 def _cells(row: Row, tasks: Sequence[str]) -> list[str]:
     source = "paper" if row.source == "paper" else row.engine or MISSING
-    return [row.name, source, *(_cell(row, task) for task in tasks)]
-
-
-def _cell(row: Row, task: str) -> str:
-    cell = row.cells.get(task)
-    if cell is None:
-        return MISSING
-    return f"{cell} (n={cell.runs})" if row.source == "ours" and cell.runs > 1 else str(cell)
+    name = f"{row.name} {MARK}" if row.name == TOLD else row.name
+    found = row.cells.values()
+    cells = (describe_cell(row.cells[task], found) if task in row.cells else MISSING for task in tasks)
+    return [name, source, describe_spreads(cell.spread for cell in found), *cells]
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
