@@ -3,7 +3,7 @@
 Each run is what `memory-maze train` makes of it, in a folder under runs/, evaluated in mazes that no agent is
 trained in; its result is copied to results/online. Called again, unfinished runs go on. `memory-maze report
 online` draws the table. On one H200 a fast run of 100 million steps takes minutes; for two cores of a CPU
-there is `small-7x7 --steps 1500000`.
+there is `small-9x9 --steps 8000000`.
 
 No run fills a large GPU: with --together they share it. It pays where NVIDIA's MPS runs, as started by
 `CUDA_MPS_PIPE_DIRECTORY=/tmp/mps nvidia-cuda-mps-control -d` and named to the runs by the same variable.
@@ -28,7 +28,7 @@ RUNS = {
         for preset in ("fast", "paper")
         for task in TASKS
     },
-    "small-7x7": ["--preset", "small", "--task", "7x7"],
+    "small-9x9": ["--preset", "small", "--task", "9x9"],
     "no-memory-9x9": ["--preset", "fast", "--task", "9x9", "--set", "core=none"],
     "forgetful-9x9": ["--preset", "fast", "--task", "9x9", "--set", "forget_every=50"],
 }
@@ -51,7 +51,7 @@ class Config:
     together: bool = False
     """All at once, in a process each, and not one after the other."""
     minutes: float | None = None
-    """Stop and save after so long, to go on another time."""
+    """Stop each run after so long and evaluate what it has learned, to go on another time."""
     runs: Path = ROOT / "runs"
     """Folder for the runs."""
     out: Path = ROOT / "results" / "online"
@@ -74,8 +74,10 @@ def main(config: Config) -> None:
 def make(config: Config, name: str) -> None:
     """Trains and evaluates one agent."""
     folder = config.runs / f"{name}-{config.seed}"
-    options = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
-    call(config.minutes, "train", "impala", *RUNS[name], *options, "--out", folder)
+    options: list[object] = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
+    if config.minutes is not None:
+        options += ["--minutes", config.minutes]
+    call(None, "train", "impala", *RUNS[name], *options, "--out", folder)
     if config.mujoco_episodes:
         call(None, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
     config.out.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import os
 import platform
 import signal
 import sys
@@ -25,6 +26,7 @@ from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task
 from memory_maze.training.command import Train
 from memory_maze.training.export_command import ExportAgent
+from memory_maze.training.stopping import RunStoppedError, is_computing
 from memory_maze.watch.video_command import Video
 from memory_maze.web.command import Serve
 
@@ -222,11 +224,16 @@ def main(arguments: list[str] | None = None) -> None:
     )
     try:
         command.run()
+    except RunStoppedError as stopped:
+        Console(stderr=True).print(f"stopped: {stopped}", soft_wrap=True, markup=False)
+        sys.exit(stopped.exit_code)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", soft_wrap=True, markup=False)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted")
+        if is_computing():
+            os._exit(128 + signal.SIGINT)
         sys.exit(128 + signal.SIGINT)
 
 

@@ -1,6 +1,7 @@
 """How much can be done at once."""
 
 import os
+from pathlib import Path
 
 
 def num_cores() -> int:
@@ -11,3 +12,16 @@ def num_cores() -> int:
 def memory_bytes() -> int:
     """How much memory this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_free() -> int:
+    """How much memory can still be taken: of the machine's, and of what a container may have."""
+    left = [memory_bytes()]
+    if (table := Path("/proc/meminfo")).exists():
+        lines = dict(line.split(":") for line in table.read_text().splitlines())
+        left.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    group = Path("/sys/fs/cgroup")
+    limit = group / "memory.max"
+    if limit.exists() and (most := limit.read_text().strip()).isdigit():
+        left.append(int(most) - int((group / "memory.current").read_text()))
+    return min(left)

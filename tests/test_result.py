@@ -184,7 +184,7 @@ def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys, monkeyp
         assert str(path) in str(caught.value)
         assert path.read_bytes() == before
     # Before the training or the evaluation, not after it.
-    monkeypatch.setattr("memory_maze.training.run.iterate", None)
+    monkeypatch.setattr("memory_maze.training.run.compile_iterate", None)
     monkeypatch.setattr("memory_maze.evaluate.play", None)
     train = [*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"]
     for command in (train, ["evaluate", str(run)]):

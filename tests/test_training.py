@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from memory_maze.agents import impala
 from memory_maze.agents.impala import Network, Sequence, loss
 from memory_maze.agents.presets import PRESETS, Config
 from memory_maze.agents.returns import vtrace
+from memory_maze.cli import main
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.evaluate import evaluate
@@ -289,27 +291,64 @@ def test_a_trained_agent_is_a_policy_on_both_engines(tmp_path):
 
 
 def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
-    def spoil(training, batch, config, mesh):
+    def spoil(training, batch):
         metrics = {"episodes": 0, "return_sum": 0.0, "loss_total": jnp.nan}
         return training._replace(steps=training.steps + 1), metrics
 
-    monkeypatch.setattr(run, "iterate", spoil)
+    monkeypatch.setattr(run, "compile_iterate", lambda *_: spoil)
+    monkeypatch.setattr(run, "check_memory", lambda *_: None)
     with pytest.raises(RuntimeError, match=r"loss_total is nan after 16 steps.*try a smaller learning rate"):
         train(RUN, tmp_path)
 
 
+def test_a_run_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("memory_maze.training.needs.memory_free", lambda: 1000)
+    with pytest.raises(ValueError, match=r"an update needs .* GB of memory.* choose fewer environments"):
+        train(RUN, tmp_path)
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_a_run_is_trained_for_so_many_minutes_and_goes_on(tmp_path):
+    sentences = []
+    train(dataclasses.replace(RUN, minutes=1e-9), tmp_path, tell=sentences.append)
+    assert read_metrics(tmp_path)[-1]["steps"] == 16, "one update, and then the time is over"
+    train(RUN, tmp_path, tell=sentences.append)
+    assert read_metrics(tmp_path)[-1]["steps"] == RUN.steps
+    (forecast,) = sentences
+    assert re.fullmatch(r"[\d,.]+ steps a second: 112 take about \d s", forecast)
+
+
+def test_values_go_with_the_devices(tmp_path, monkeypatch, capsys):
+    """And tiny runs are over in seconds."""
+    asked = []
+    monkeypatch.setattr(run, "train", lambda run, *_, **__: asked.append(run))
+    monkeypatch.setattr("memory_maze.training.result.write_result", lambda folder: {})
+    for backend, words in (
+        ("cpu", []),
+        ("gpu", []),
+        ("cpu", ["--preset", "paper"]),
+        ("cpu", ["--preset", "debug"]),
+    ):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        main(["train", "impala", "--out", str(tmp_path), "--evaluate", "0", *words])
+    assert [run.agent for run in asked] == [PRESETS[name] for name in ("small", "fast", "paper", "debug")]
+    assert [run.steps for run in asked] == [100_000_000] * 3 + [512]
+    assert asked[-1].layouts == 64
+    assert capsys.readouterr().out.count("JAX finds no GPU") == 1
+
+
 @pytest.mark.slow  # hosts that are asked to stop do the same
 def test_ctrl_c_saves(tmp_path):
-    command = [sys.executable, "-m", "memory_maze", "train", "impala", "--preset", "debug", "--layouts", "64"]
-    process = subprocess.Popen(
-        [*command, "--out", tmp_path, "--log-every", "0"], stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "memory_maze", "train", "impala", "--preset", "debug"]
+    command += ["--steps", "1000000", "--out", tmp_path, "--log-every", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not read_metrics(tmp_path):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 128 + signal.SIGINT
+    assert "stopped: saved after" in errors
     assert "run it again to go on" in errors
     assert list((tmp_path / "checkpoints").iterdir())
 

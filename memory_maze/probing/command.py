@@ -21,8 +21,9 @@ class Probing:
     """Data set to train on; data/TASK by default, as `memory-maze collect` makes it."""
     targets: tuple[Literal["walls", "objects"], ...] = ("walls", "objects")
     """What probes are asked for; of a supervised model one."""
-    preset: Literal["paper", "small", "debug"] = "paper"
-    """Sizes of models, probes and batches: the paper's, small ones for a CPU, tiny ones for tests."""
+    preset: Literal["paper", "small", "debug"] | None = None
+    """Sizes of models, probes and batches: the paper's, small ones for a CPU, tiny ones for tests. By default
+    the paper's, or small where there is no GPU."""
     set: tuple[str, ...] = ()
     """Other sizes of a baseline, as name=value: --set recurrent=1024."""
     probe: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Probing:
         from rich.console import Console
 
         from memory_maze.files import sole_writer
+        from memory_maze.training.command import choose_preset
         from memory_maze.training.progress import Bars
 
         try:
@@ -61,7 +63,7 @@ class Probing:
         console = Console()
         run = make_run(
             self.model,
-            self.preset,
+            self.preset or choose_preset(console, "paper"),
             settings=self.set,
             probe=self.probe,
             targets=self.targets,
@@ -76,7 +78,7 @@ class Probing:
         )
         train_set, scored_set = self._load()
         with sole_writer(self.out), Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
-            result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars))
+            result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars, console))
         if (made := result["training"]["steps"]) < run.steps and result["training"]["steps_planned"]:
             console.print(f"out of time after {made:,} of {run.steps:,} steps; run it again to go on")
         for target, figures in result["evaluation"].items():
@@ -116,8 +118,12 @@ def _describe(result: dict[str, Any], target: str, figures: dict[str, Any]) -> s
 class _Progress:
     """A bar for training, then one for the evaluation."""
 
-    def __init__(self, bars: Any) -> None:
-        self._bars, self._scoring = bars, None
+    def __init__(self, bars: Any, console: Any) -> None:
+        self._bars, self._console, self._scoring = bars, console, None
+
+    def tell(self, sentence: str) -> None:
+        """Above the bars."""
+        self._console.print(sentence, soft_wrap=True, markup=False)
 
     def show(self, metrics: dict[str, Any]) -> None:
         """A line of training."""

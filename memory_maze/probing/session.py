@@ -24,6 +24,7 @@ class Progress(Protocol):
     """Told of how far things are."""
 
     def show(self, metrics: dict[str, Any]) -> None: ...
+    def tell(self, sentence: str) -> None: ...
     def expect(self, steps: int) -> None: ...
     def advance(self, steps: int) -> None: ...
 
@@ -75,7 +76,7 @@ def probe(
         run = dataclasses.replace(run, steps=0)
         described = {"state_size": 0, "carries": False, "supervised": False, "frozen": False}
     else:
-        learning = train(run, train_set, scored_set, out, progress.show)
+        learning = train(run, train_set, scored_set, out, progress.show, progress.tell)
         save_agent(out, {"model": learning.model, "probes": learning.probes}, run.describe(train_set))
         count = len(scored_set) if trajectories is None else min(trajectories, len(scored_set))
         progress.expect(int(scored_set.lengths[:count].sum()))

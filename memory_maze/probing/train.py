@@ -31,7 +31,8 @@ from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
 from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
-from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, check_finite
+from memory_maze.training.needs import Forecast
+from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 POSITION = "position-{}.json"  # in the data, at a checkpoint
@@ -243,17 +244,40 @@ def _apply(transform: optax.GradientTransformation, slopes: Any, state: Any, par
 
 
 def train(
-    run: Run, train_set: Dataset, scored_set: Dataset, out: Path, show: Show = lambda metrics: None
+    run: Run,
+    train_set: Dataset,
+    scored_set: Dataset,
+    out: Path,
+    show: Show = lambda metrics: None,
+    tell: Tell = lambda sentence: None,
 ) -> Learning:
     """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
 
+    How long it takes, and that it will stop, is told in sentences.
+
     Raises `RunStoppedError` after Ctrl-C or SIGTERM, `ModelError` if the model breaks a rule, and
-    `RuntimeError` if a loss is no number. The folder holds a checkpoint to go on from.
+    `RuntimeError` if a loss is NaN. The folder holds a checkpoint to go on from. Raises `KeyboardInterrupt`
+    if there was nothing to save yet.
     """
     deadline = Deadline(run.minutes)
     cache_programs()
     described = run.describe(train_set)
     _check_same(described, out)
+    stop = StopRequest(tell)
+    return stop.heed(lambda: _train(run, train_set, scored_set, out, described, show, tell, stop, deadline))
+
+
+def _train(
+    run: Run,
+    train_set: Dataset,
+    scored_set: Dataset,
+    out: Path,
+    described: dict[str, Any],
+    show: Show,
+    tell: Tell,
+    stop: StopRequest,
+    deadline: Deadline,
+) -> Learning:
     learning = begin(run, train_set.size, train_set.objects)
     new_model = learning.model
     with contextlib.ExitStack() as stack:
@@ -268,7 +292,11 @@ def train(
         with replacing(out / CONFIG) as path:
             path.write_text(json.dumps(described, indent=2) + "\n")
         log = stack.enter_context(contextlib.closing(Log(out, int(learning.steps))))
-        return _go_on(run, learning, batches, scored_set, checkpoints, out, log, show, deadline)
+        left = run.steps - int(learning.steps)
+        forecast = stack.enter_context(Forecast(left, "gradient steps", 1, tell))
+        return _go_on(
+            run, learning, batches, scored_set, checkpoints, out, log, show, forecast, stop, deadline
+        )
 
 
 def _open_batches(
@@ -320,6 +348,8 @@ def _go_on(
     out: Path,
     log: Log,
     show: Show,
+    forecast: Forecast,
+    stop: StopRequest,
     deadline: Deadline,
 ) -> Learning:
     began = saved = time.perf_counter()
@@ -327,7 +357,7 @@ def _go_on(
     learner, meter = Learner(run, learning), Meter(run.log_every, 1, begun, began - log.seconds)
     del learning  # its arrays are the learner's now
 
-    def tell(more: dict[str, float]) -> None:
+    def write(more: dict[str, float]) -> None:
         line = meter.read() | more
         check_finite(line)
         log.write(line)
@@ -342,23 +372,28 @@ def _go_on(
         _forget_positions(out)
         saved = time.perf_counter()
 
-    with StopRequest() as stop:
-        for step in range(begun + 1, run.steps + 1):
-            meter.add(learner.step(next(batches)))
-            asked = stop.asked  # once: what is asked from now on is for the next step
-            ending = asked or deadline.passed or step == run.steps
-            if step % run.score_every == 0 or step == run.steps:
-                learning = learner.learning
-                scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
-                tell({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
-            elif meter.due or ending:
-                tell({})
-            if ending or time.perf_counter() - saved > run.save_every:
-                save(step)
-            if asked and step < run.steps:
-                raise RunStoppedError(f"saved after {step:,} steps; run it again to go on: {out}")
-            if ending:
-                break
+    for step in range(begun + 1, run.steps + 1):
+        metrics = learner.step(next(batches))
+        meter.add(metrics)
+        forecast.note(metrics)
+        if stop.given_up:
+            raise KeyboardInterrupt
+        stop.worth_saving = True
+        asked = stop.asked  # once: what is asked from now on is for the next step
+        ending = asked or deadline.passed or step == run.steps
+        if step % run.score_every == 0 or step == run.steps:
+            learning = learner.learning
+            scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
+            write({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
+        elif meter.due or ending:
+            write({})
+        if ending or time.perf_counter() - saved > run.save_every:
+            save(step)
+        if asked and step < run.steps:
+            text = f"saved after {step:,} steps; run it again to go on: {out}"
+            raise RunStoppedError(text, stop.signal_number)
+        if ending:
+            break
     return learner.learning
 
 

@@ -8,6 +8,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
+_DEFAULTS: dict[str, Any] = {"steps": 100_000_000, "layouts": None, "evaluate": 100}
+_TINY: dict[str, Any] = {"steps": 512, "layouts": 64, "evaluate": 5}
+
 
 @dataclasses.dataclass(frozen=True)
 class Train:
@@ -19,22 +22,26 @@ class Train:
     """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
     task: str = "9x9"
     """Which task, or any odd size like 7x7."""
-    preset: Literal["paper", "fast", "small", "debug"] = "paper"
-    """Values to start from: the paper's, fast ones for a GPU, small ones for a CPU, tiny ones for tests."""
+    preset: Literal["paper", "fast", "small", "debug"] | None = None
+    """Values to start from: fast ones for a GPU, small ones for a CPU, the paper's for comparison, tiny ones
+    for tests. By default fast, or small where there is no GPU."""
     set: tuple[str, ...] = ()
     """Other values, as name=value: --set learning_rate=1e-3 core=gru."""
-    steps: int = 100_000_000
-    """Actions in all mazes together."""
+    steps: int | None = None
+    """Actions in all mazes together: 100 million by default, and 512 with the preset debug."""
+    minutes: float | None = None
+    """Stop training after so long and evaluate what was learned by then; the same command goes on."""
     seed: int = 0
     """Seed of the network, the mazes and the actions."""
     layouts: int | None = None
-    """How many layouts to train in; by default enough for 100 million steps."""
+    """How many layouts to train in; by default enough for 100 million steps, and 64 with debug."""
     save_every: float = 300.0
     """Seconds between two checkpoints."""
     log_every: float = 10.0
     """Seconds between two lines of metrics."""
-    evaluate: int = 100
-    """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none."""
+    evaluate: int | None = None
+    """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none.
+    By default 100, and 5 with debug."""
     distributed: bool = False
     """Train on several hosts that JAX finds by itself, for example under SLURM; start this on each."""
     coordinator: str | None = None
@@ -48,7 +55,6 @@ class Train:
         from rich.console import Console
 
         from memory_maze.tasks import parse_task
-        from memory_maze.training.progress import Bars
 
         parse_task(self.task)
         try:
@@ -56,21 +62,12 @@ class Train:
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
             from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result
-            from memory_maze.training.run import Run, RunStoppedError, train
         except ModuleNotFoundError as error:
             remedy = 'pip install "memory-maze[train]"'
             raise ModuleNotFoundError(f"training needs {error.name}: {remedy}", name=error.name) from error
-        run = Run(
-            self.task,
-            override(PRESETS[self.preset], self.set),
-            steps=self.steps,
-            seed=self.seed,
-            layouts=self.layouts,
-            log_every=self.log_every,
-            save_every=self.save_every,
-        )
         if not self.distributed and self.hosts is None:
-            use_cores(run.agent.environments, run.agent.sequences)
+            on_cpu = override(PRESETS[self.preset or "small"], self.set)
+            use_cores(on_cpu.environments, on_cpu.sequences)
         if (self.out / RESULT).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
         with (
@@ -78,22 +75,52 @@ class Train:
             sole_writers(self.out),
         ):
             console = Console(quiet=not is_first())
-            try:
-                with Bars(console, run.steps, f"impala in {self.task}") as bars:
-                    train(run, self.out, lambda metrics: bars.show(metrics["steps"], describe(metrics)))
-            except RunStoppedError:
-                if is_first():
-                    write_result(self.out)
-                raise
+            preset = self.preset or choose_preset(console, "fast")
+            self._train(preset, console)
             result = write_result(self.out) if is_first() else None
         if result is None:
             return
         console.print(f"trained: {self.out}", soft_wrap=True)
-        if self.evaluate:
-            self._evaluate(result)
+        if episodes := self._or_default("evaluate", preset):
+            self._evaluate(result, episodes)
         console.print(f"to play it again: memory-maze evaluate {self.out}", soft_wrap=True)
 
-    def _evaluate(self, result: dict[str, Any]) -> None:
+    def _or_default(self, name: str, preset: str) -> Any:
+        """What was asked for, or what goes with the preset."""
+        given = getattr(self, name)
+        return (_TINY if preset == "debug" else _DEFAULTS)[name] if given is None else given
+
+    def _train(self, preset: str, console: Any) -> None:
+        from memory_maze.agents.presets import PRESETS
+        from memory_maze.training.devices import is_first
+        from memory_maze.training.progress import Bars
+        from memory_maze.training.result import write_result
+        from memory_maze.training.run import Run, RunStoppedError, train
+
+        run = Run(
+            self.task,
+            override(PRESETS[preset], self.set),
+            steps=self._or_default("steps", preset),
+            seed=self.seed,
+            layouts=self._or_default("layouts", preset),
+            log_every=self.log_every,
+            save_every=self.save_every,
+            minutes=self.minutes,
+        )
+        try:
+            with Bars(console, run.steps, f"impala in {self.task}") as bars:
+                train(
+                    run,
+                    self.out,
+                    lambda metrics: bars.show(metrics["steps"], describe(metrics)),
+                    tell=lambda sentence: console.print(sentence, soft_wrap=True, markup=False),
+                )
+        except RunStoppedError:
+            if is_first():
+                write_result(self.out)
+            raise
+
+    def _evaluate(self, result: dict[str, Any], episodes: int) -> None:
         """Unless an earlier call did."""
         from memory_maze.evaluate_command import evaluate_shown
         from memory_maze.policies import load_policy
@@ -101,11 +128,21 @@ class Train:
         from memory_maze.training.result import add_evaluation
 
         done = [one["episodes"] for one in result["evaluations"] if one["engine"] == "jax"]
-        if done and done[0] >= self.evaluate:
+        if done and done[0] >= episodes:
             return
         policy = load_policy(str(self.out))
-        report = evaluate_shown(policy, parse_task(self.task), self.evaluate, self.out.name)
+        report = evaluate_shown(policy, parse_task(self.task), episodes, self.out.name)
         add_evaluation(self.out, report | {"weights": result["weights"]})
+
+
+def choose_preset(console: Any, gpu: str) -> str:
+    """The one that is made for the devices at hand."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return gpu
+    console.print("preset small, as JAX finds no GPU here; --preset chooses another")
+    return "small"
 
 
 def override(config: Any, settings: tuple[str, ...]) -> Any:

@@ -6,6 +6,7 @@ happens in a maze does not depend on how many there are.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -92,6 +93,14 @@ def iterate(
 ) -> tuple[Training, dict[str, jax.Array]]:
     """Plays `length` steps in all mazes, then learns from them in groups. Its memory is used again."""
     return _make_iterate(config, mesh)(training, batch)
+
+
+Program = Callable[[Training, Batch], tuple[Training, dict[str, jax.Array]]]
+
+
+def compile_iterate(shapes: Training, batch: Batch, config: Config, mesh: Mesh) -> Any:
+    """`iterate` as a program that is ready to run."""
+    return _make_iterate(config, mesh).lower(shapes, batch).compile()
 
 
 @functools.cache

@@ -15,11 +15,14 @@ class Meter:
         unit: Steps that each metrics are of.
         steps: Made before.
         began: When the run began by `time.perf_counter`, less the time that earlier calls took.
+        compile_seconds: How long compiling took; by default that is the first update.
     """
 
-    def __init__(self, every: float, unit: int, steps: int, began: float) -> None:
+    def __init__(
+        self, every: float, unit: int, steps: int, began: float, compile_seconds: float | None = None
+    ) -> None:
         self._every, self._unit, self._steps, self._began = every, unit, steps, began
-        self._compile_seconds: float | None = None
+        self._compile_seconds = compile_seconds
         self._since = time.perf_counter()
         self.pending: list[dict[str, jax.Array]] = []
 

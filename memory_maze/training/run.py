@@ -30,10 +30,11 @@ from memory_maze.training.devices import (
     put_on_all,
 )
 from memory_maze.training.log import Log
-from memory_maze.training.loop import LAYOUT, Training, begin, iterate
+from memory_maze.training.loop import LAYOUT, Program, Training, begin, compile_iterate
 from memory_maze.training.meter import Meter
 from memory_maze.training.names import CONFIG
-from memory_maze.training.stopping import RunStoppedError, StopRequest, check_finite
+from memory_maze.training.needs import Forecast, check_memory
+from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 
@@ -54,6 +55,8 @@ class Run:
     """Seconds between two lines of metrics."""
     save_every: float = 300.0
     """Seconds between two checkpoints."""
+    minutes: float | None = None
+    """Stop training after so long, to go on another time."""
 
     @property
     def iteration_steps(self) -> int:
@@ -69,14 +72,17 @@ def train(
     out: Path,
     show: Show = lambda metrics: None,
     devices: Sequence[jax.Device] | None = None,
+    tell: Tell = lambda sentence: None,
 ) -> Network:
-    """Trains until the run's steps are made; goes on where an earlier call stopped.
+    """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
 
     It runs on some devices, or on all of all hosts; an earlier call may have had others. Each host calls it
     with the same arguments and a folder that they share; only the first one shows and writes metrics.
+    What the run needs, and that it will stop, is told in sentences.
 
-    Raises `RunStoppedError` after Ctrl-C or SIGTERM on any host, and another `RuntimeError` if a loss is no
-    number. In both cases the folder holds a checkpoint to go on from.
+    Raises `RunStoppedError` after Ctrl-C or SIGTERM on any host, and another `RuntimeError` if a loss is NaN.
+    In both cases the folder holds a checkpoint to go on from. Raises `KeyboardInterrupt` if there was nothing
+    to save yet.
     """
     began = time.perf_counter()
     cache_programs()
@@ -86,28 +92,92 @@ def train(
     env = Env(parse_task(run.task), image_only_obs=True, layouts=run.layouts)
     batch = put_on_all(mesh, Batch(env, run.agent.environments))
     _check_same(run, out)
-    key = put_on_all(mesh, jax.random.key(run.seed))
-    # Also refuses what cannot be trained, before anything is written.
-    shapes = jax.eval_shape(functools.partial(begin, config=run.agent, mesh=mesh), key, batch)
-    checkpoints = Checkpoints(out / "checkpoints")
-    check_same_on_all({"the latest checkpoint": checkpoints.latest})
-    if checkpoints.latest is None:
-        training = begin(key, batch, run.agent, mesh)
-    else:
-        training = checkpoints.restore(place(mesh, LAYOUT, shapes))
-    saver = _Saver(run, out, checkpoints)
-    saver.save_weights(training)
-    steps = int(training.steps)
-    log = Log(out, steps * run.iteration_steps) if is_first() else None
-    unit = run.iteration_steps
-    meter = Meter(run.log_every, unit, steps * unit, began - (log.seconds if log else 0.0))
-    try:
-        training = _go_on(run, training, batch, mesh, _Teller(log, show), saver, meter)
-    finally:
-        checkpoints.close()
-        if log:
-            log.close()
-    return local_copy(training.network)
+    stop = StopRequest(tell)
+    stop.worth_saving = jax.process_count() > 1  # or the others would wait for this host
+    job = _Job(run, out, batch, mesh, show, tell, stop, Deadline(run.minutes), began)
+    return stop.heed(job.train)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A call of `train`, when everything is known."""
+
+    run: Run
+    out: Path
+    batch: Batch
+    mesh: Mesh
+    show: Show
+    tell: Tell
+    stop: StopRequest
+    deadline: Deadline
+    began: float
+
+    def train(self) -> Network:
+        run, out = self.run, self.out
+        key = put_on_all(self.mesh, jax.random.key(run.seed))
+        # Also refuses what cannot be trained, before anything is written.
+        shapes = jax.eval_shape(functools.partial(begin, config=run.agent, mesh=self.mesh), key, self.batch)
+        shapes = place(self.mesh, LAYOUT, shapes)
+        checkpoints = Checkpoints(out / "checkpoints")
+        check_same_on_all({"the latest checkpoint": checkpoints.latest})
+        compiling = time.perf_counter()
+        updates = range(checkpoints.latest or 0, math.ceil(run.steps / run.iteration_steps))
+        program = compile_iterate(shapes, self.batch, run.agent, self.mesh) if updates else None
+        compile_seconds = time.perf_counter() - compiling
+        if program:
+            check_memory(program, self.mesh.local_devices)
+        if checkpoints.latest is None:
+            training = begin(key, self.batch, run.agent, self.mesh)
+        else:
+            training = checkpoints.restore(shapes)
+        saver = _Saver(run, out, checkpoints)
+        saver.save_weights(training)
+        unit, steps = run.iteration_steps, int(training.steps) * run.iteration_steps
+        log = Log(out, steps) if is_first() else None
+        before = log.seconds if log else 0.0
+        meter = Meter(run.log_every, unit, steps, self.began - before, compile_seconds)
+        try:
+            if program:
+                training = self._go_on(training, updates, program, _Writer(log, self.show), saver, meter)
+        finally:
+            checkpoints.close()
+            if log:
+                log.close()
+        return local_copy(training.network)
+
+    def _go_on(
+        self,
+        training: Training,
+        updates: range,
+        program: Program,
+        write: "_Writer",
+        saver: "_Saver",
+        meter: Meter,
+    ) -> Training:
+        run, stop, agree = self.run, self.stop, Agreement(self.mesh)
+        with Forecast(len(updates), "steps", run.iteration_steps, self.tell) as forecast:
+            for _ in updates:
+                training, metrics = program(training, self.batch)
+                meter.add(metrics)
+                forecast.note(metrics)
+                if stop.given_up:
+                    raise KeyboardInterrupt
+                stop.worth_saving = True
+                wishes = _Wishes(*agree(_Wishes(meter.due, saver.due, stop.asked, self.deadline.passed)))
+                if any(wishes):
+                    write(meter.read())
+                if wishes.save or wishes.stop:
+                    saver.save(training)
+                if wishes.stop:
+                    steps = int(training.steps) * run.iteration_steps
+                    text = f"saved after {steps:,} steps; run it again to go on: {saver.out}"
+                    raise RunStoppedError(text, stop.signal_number)
+                if wishes.end:
+                    break
+        if meter.pending:
+            write(meter.read())
+        saver.save(training)
+        return training
 
 
 def _check_same(run: Run, out: Path) -> None:
@@ -161,35 +231,14 @@ class _Saver:
 class _Wishes(NamedTuple):
     """What is due, or asked for."""
 
-    tell: bool
+    write: bool
     save: bool
     stop: bool
-
-
-def _go_on(
-    run: Run, training: Training, batch: Batch, mesh: Mesh, tell: "_Teller", saver: _Saver, meter: Meter
-) -> Training:
-    agree = Agreement(mesh)
-    with StopRequest() as stop:
-        for _ in range(int(training.steps), math.ceil(run.steps / run.iteration_steps)):
-            training, metrics = iterate(training, batch, run.agent, mesh)
-            meter.add(metrics)
-            wishes = _Wishes(*agree(_Wishes(meter.due, saver.due, stop.asked)))
-            if any(wishes):
-                tell(meter.read())
-            if wishes.save or wishes.stop:
-                saver.save(training)
-            if wishes.stop:
-                steps = int(training.steps) * run.iteration_steps
-                raise RunStoppedError(f"saved after {steps:,} steps; run it again to go on: {saver.out}")
-    if meter.pending:
-        tell(meter.read())
-    saver.save(training)
-    return training
+    end: bool
 
 
 @dataclasses.dataclass
-class _Teller:
+class _Writer:
     """Writes and shows metrics, on the first host."""
 
     log: Log | None

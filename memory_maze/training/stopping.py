@@ -1,37 +1,96 @@
-"""How a run ends before its time: asked to, or because its numbers are none."""
+"""How a run ends before its time: asked to, out of time, or because its loss is NaN."""
 
+import concurrent.futures
 import math
 import signal
+import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+Tell = Callable[[str], None]  # called with a sentence for whoever watches
+_THREAD = "training"
+_POLL = 0.1  # seconds
 
 
 class RunStoppedError(RuntimeError):
     """The run was asked to stop, and has saved itself."""
 
+    def __init__(self, message: str, signal_number: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + (signal_number or signal.SIGTERM)
+
 
 class StopRequest:
-    """Ctrl-C and SIGTERM are noted, so that the run can save itself; a second Ctrl-C is not waited for."""
+    """Ctrl-C and SIGTERM are noted, so that a run can save itself; a second Ctrl-C is not waited for.
 
-    asked = False
+    Args:
+        tell: Told at once that the run will stop.
+    """
 
-    def __enter__(self) -> "StopRequest":
-        self._before = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._note)
-            except ValueError:
-                break  # not in the main thread
-        return self
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._signals: list[int] = []
+        self.worth_saving = False
+        """Whether a stop has to wait until the run has saved itself."""
+        self.given_up = False
+        """The run is to end without saving."""
+
+    @property
+    def asked(self) -> bool:
+        return bool(self._signals)
+
+    @property
+    def signal_number(self) -> int | None:
+        """The first signal that came to this process."""
+        return self._signals[0] if self._signals else None
+
+    def heed(self, work: Callable[[], Result]) -> Result:
+        """Calls a function in a thread of its own: Python hears of signals in the main thread alone, and not
+        while that waits for a device.
+
+        Raises `KeyboardInterrupt` if it is not to be waited for.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        done: concurrent.futures.Future[Result] = concurrent.futures.Future()
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            threading.Thread(target=_settle, args=(done, work), name=_THREAD, daemon=True).start()
+            heard = 0
+            while not concurrent.futures.wait([done], _POLL).done:
+                if len(self._signals) > heard:
+                    heard = len(self._signals)
+                    self._answer()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return done.result()
 
     def _note(self, number: int, frame: Any) -> None:
-        if self.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.asked = True
+        self._signals.append(number)
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def _answer(self) -> None:
+        if not self.worth_saving or self._signals[1:].count(signal.SIGINT):
+            self.given_up = True
+            if signal.SIGINT not in self._signals:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGTERM)
+            raise KeyboardInterrupt
+        self._tell("stopping after this update; Ctrl-C again stops at once, without saving")
+
+
+def _settle(done: concurrent.futures.Future, work: Callable[[], Any]) -> None:
+    try:
+        done.set_result(work())
+    except BaseException as error:
+        done.set_exception(error)
+
+
+def is_computing() -> bool:
+    """Whether a run that was given up still computes: Python would wait for it before it ends."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
 class Deadline:

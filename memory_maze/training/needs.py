@@ -1,0 +1,78 @@
+"""What a run will need: told before it has cost anybody hours, and refused if there is less."""
+
+import threading
+import time
+from typing import Any
+
+import jax
+
+from memory_maze.machine import format_seconds
+from memory_maze.processors import memory_free
+from memory_maze.training.stopping import Tell
+
+_TIMED = 3  # updates
+_PATIENCE = 20.0  # seconds
+
+
+def check_memory(program: jax.stages.Compiled, devices: list[jax.Device]) -> float:
+    """How many GB a program needs on each of these devices; refuses if there are fewer.
+
+    Its arguments are there already.
+    """
+    analysis = program.memory_analysis()
+    if analysis is None:
+        return 0.0
+    needed = analysis.temp_size_in_bytes + analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    if devices[0].platform == "cpu":
+        needed, free, where = needed * len(devices), memory_free(), "this machine"
+    else:
+        stats = devices[0].memory_stats() or {}
+        free, where = stats.get("bytes_limit", needed) - stats.get("bytes_in_use", 0), str(devices[0])
+    if needed > free:
+        raise ValueError(
+            f"an update needs {needed / 1e9:.1f} GB of memory, and {where} has {free / 1e9:.1f} GB free: "
+            "choose fewer environments and shorter unrolls by --set, or a smaller preset"
+        )
+    return needed / 1e9
+
+
+class Forecast:
+    """Tells once how long a run will take, from its first updates.
+
+    Args:
+        updates: That are left.
+        what: "steps", or what else they are called.
+        unit: How many each makes.
+        tell: Told in a sentence.
+    """
+
+    def __init__(self, updates: int, what: str, unit: int, tell: Tell) -> None:
+        self._updates, self._what, self._unit, self._tell = updates, what, unit, tell
+        self._times: list[float] = [time.perf_counter()]
+        self._impatience = threading.Timer(_PATIENCE, self._warn)
+        self._impatience.daemon = True
+        self._impatience.start()
+
+    def __enter__(self) -> "Forecast":
+        return self
+
+    def note(self, metrics: Any) -> None:
+        """Called after every update; waits for the first ones."""
+        if not self._times:
+            return
+        jax.block_until_ready(metrics)
+        self._impatience.cancel()
+        self._times.append(time.perf_counter())
+        if len(self._times) > _TIMED or self._times[-1] - self._times[0] > _PATIENCE:
+            seconds = self._times[-1] - self._times[-2]  # the first may be slower than all others
+            steps, speed = self._updates * self._unit, self._unit / seconds
+            left = format_seconds(seconds * self._updates)
+            self._tell(f"{speed:,.4g} {self._what} a second: {steps:,} take about {left}")
+            self._times = []
+
+    def _warn(self) -> None:
+        left = format_seconds(_PATIENCE * self._updates)
+        self._tell(f"the first update has not ended after {_PATIENCE:.0f} s: all will take more than {left}")
+
+    def __exit__(self, *_: object) -> None:
+        self._impatience.cancel()
