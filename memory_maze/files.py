@@ -8,6 +8,9 @@ import socket
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 LOCK = ".lock"
 _ENDING = "-partial"
@@ -110,3 +113,19 @@ def cache_folder(name: str) -> Path:
     if base is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memory-maze"
     return Path(base) / name
+
+
+def read_cached(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays of a cache's file; None if there is none or it is damaged: then they are made again."""
+    try:
+        with path.open("rb") as stream, np.load(stream) as file:
+            return {key: file[key] for key in file}
+    except Exception:  # of damaged bytes zipfile, zlib and NumPy raise many kinds
+        return None
+
+
+def write_cached(path: Path, arrays: dict[str, np.ndarray], *, compress: bool = False) -> None:
+    """Keeps arrays for the next time where that is possible; elsewhere they are made again."""
+    write: Any = np.savez_compressed if compress else np.savez
+    with contextlib.suppress(OSError), replacing(path) as temporary:
+        write(temporary, **arrays)

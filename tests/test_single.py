@@ -92,7 +92,7 @@ Env(layouts=16)
 print(jax.config.jax_compilation_cache_dir)
 """
     result = run(code, MEMORY_MAZE_CACHE=str(tmp_path))
-    assert result.stdout == f"{own or tmp_path / 'programs'}\n", result.stderr
+    assert result.stdout == f"{own or tmp_path / 'programs' / 'checked'}\n", result.stderr
 
 
 def test_gymnasium_forks_environments_that_it_only_made():

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import io
 import itertools
-import zipfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from memory_maze.files import cache_folder, replacing
+from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.observation import bit_rows, layout_of
 from memory_maze.processors import num_cores
 from memory_maze.sampler import MAX_SEED, Sampler, make_generator
@@ -74,8 +73,7 @@ def load_bank(
     if (bank := _read(path, task, size)) is not None:
         return bank
     bank = _make(task, size, seed, held_out, progress)
-    with replacing(path) as temporary:
-        np.savez_compressed(temporary, digest=np.array(_digest(bank)), **vars(bank))
+    write_cached(path, {"digest": np.array(_digest(bank)), **vars(bank)}, compress=True)
     return bank
 
 
@@ -88,13 +86,11 @@ def _name(task: Task, size: int, seed: int, held_out: bool) -> str:
 
 def _read(path: Path, task: Task, size: int) -> Bank | None:
     """The bank in a file, or None if there is none or it is damaged: then it is made again."""
-    try:
-        with path.open("rb") as handle, np.load(handle) as file:
-            arrays = {key: file[key] for key in file}
-        digest = str(arrays.pop("digest"))
-        bank = Bank(**arrays)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+    arrays = read_cached(path) or {}
+    if arrays.keys() != {"digest", *Bank.__dataclass_fields__}:
         return None
+    digest = str(arrays.pop("digest"))
+    bank = Bank(**arrays)
     fits = bank.walls.shape == (size, task.size) and digest == _digest(bank)
     return bank if fits else None
 

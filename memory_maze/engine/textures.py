@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import hashlib
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import jax
 import labmaze.assets
 import numpy as np
 
-from memory_maze.files import cache_folder, replacing
+from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.scenario import WALL_TEXTURES
 
 STYLE = "style_01"
@@ -78,21 +77,16 @@ def load_arrays(path: Path, sources: list[bytes]) -> tuple[np.ndarray, np.ndarra
     if arrays is not None:
         return arrays
     texels, table = build_atlas(np.stack([decode_png(source) for source in sources]))
-    try:
-        with replacing(path) as temporary:
-            np.savez(temporary, texels=texels, table=table)
-    except OSError:
-        pass  # a read-only home only costs the time to build it again
+    write_cached(path, {"texels": texels, "table": table})
     return texels, table
 
 
 def _read_cache(path: Path, count: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Zip files carry checksums, so a damaged one is noticed on reading."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            texels, table = file["texels"], file["table"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+    arrays = read_cached(path) or {}
+    if arrays.keys() != {"texels", "table"}:
         return None
+    texels, table = arrays["texels"], arrays["table"]
     if texels.dtype != np.uint32 or table.dtype != np.int32 or texels.ndim != 1 or table.size % SLOTS:
         return None
     entries = table.reshape(-1, SLOTS)[:, :count].astype(np.int64)
