@@ -1,21 +1,25 @@
-"""Caches with a damaged byte: what they hold is made again, and never wrong."""
+"""Caches and checkpoints with a damaged byte: what they hold is made again, and never wrong."""
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from memory_maze import TASKS
 from memory_maze.engine import bank, textures
 from memory_maze.engine.programs import Programs
+from memory_maze.training.checkpoint import Checkpoints
 
 
-def damage(path, count):
+def damage(path, count, draw=None):
     """The file with one random byte changed, so many times, each time another."""
-    sound, draw = path.read_bytes(), random.Random(0)
+    sound, draw = path.read_bytes(), draw or random.Random(0)
     for _ in range(count):
         place = draw.randrange(len(sound))
         path.write_bytes(sound[:place] + bytes([sound[place] ^ draw.randrange(1, 256)]) + sound[place + 1 :])
@@ -62,6 +66,75 @@ def test_programs(tmp_path, count):
         assert programs.get("key") is None
         programs.put("key", program)
         assert programs.get("key") == program
+
+
+def write_checkpoints(folder, *steps):
+    """What they hold, and what describes it."""
+    trees = {step: {"weights": jnp.arange(99.0) * step} for step in steps}
+    checkpoints = Checkpoints(folder / "checkpoints")
+    for step, tree in trees.items():
+        (folder / f"position-{step}.json").write_text(f"{step}")
+        checkpoints.save(step, tree, folder / f"position-{step}.json")
+    checkpoints.close()
+    template = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), tree
+    )
+    return trees, template
+
+
+def restore(folder, template):
+    """The last checkpoint that is whole."""
+    checkpoints = Checkpoints(folder / "checkpoints")
+    try:
+        return checkpoints.latest, checkpoints.restore(template)
+    finally:
+        checkpoints.close()
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.timeout(1200)
+def test_checkpoints(tmp_path, capsys, count):
+    trees, template = write_checkpoints(tmp_path / "sound", 1, 2)
+    newest = tmp_path / "sound" / "checkpoints" / "2"
+    files = sorted(path for path in newest.rglob("*") if path.is_file())
+    files.append(tmp_path / "sound" / "position-2.json")
+    ends = np.cumsum([path.stat().st_size for path in files])
+    draw = random.Random(0)
+    for _ in range(count):
+        shutil.copytree(tmp_path / "sound", tmp_path / "run")
+        number = int(np.searchsorted(ends, draw.randrange(ends[-1]), side="right"))
+        path = tmp_path / "run" / files[number].relative_to(tmp_path / "sound")
+        next(damage(path, 1, draw))
+        for _ in range(2):
+            latest, restored = restore(tmp_path / "run", template)
+            np.testing.assert_array_equal(restored["weights"], trees[latest]["weights"], err_msg=path)
+        assert latest == 1
+        assert (
+            capsys.readouterr().err.count("is damaged and was removed: the run goes on from the one before")
+            == 1
+        )
+        shutil.rmtree(tmp_path / "run")
+
+
+def test_without_a_whole_checkpoint_nothing_is_begun_anew(tmp_path):
+    _, template = write_checkpoints(tmp_path, 1)
+    next(damage(tmp_path / "checkpoints" / "1" / "default" / "_METADATA", 1))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        ValueError, match="its checkpoints are damaged: choose another folder, or remove this run"
+    ):
+        restore(tmp_path, template)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_checkpoints_of_versions_without_checksums(tmp_path, capsys):
+    trees, template = write_checkpoints(tmp_path, 1, 2)
+    for step in (2, 1):
+        (tmp_path / "checkpoints" / str(step) / "checksums.json").unlink()
+        latest, restored = restore(tmp_path, template)
+        assert latest == 1, "the other was cut off"
+        np.testing.assert_array_equal(restored["weights"], trees[1]["weights"])
+    assert capsys.readouterr().err.count("removed") == 1
 
 
 PROGRAM = """

@@ -243,7 +243,7 @@ def test_hosts_refuse_together_what_another_process_writes_to(tmp_path):
         codes, outputs = run(*host_commands(tmp_path, tmp_path), devices=2)
     assert codes == [1, 1]
     assert f"process {os.getpid()} is writing to it" in outputs[0]
-    assert "the first host may not write to it, and says why" in outputs[1]
+    assert "the first host cannot go on, and says why" in outputs[1]
 
 
 def test_hosts_that_are_not_found(tmp_path):

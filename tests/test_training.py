@@ -247,7 +247,7 @@ def test_episodes_end_and_begin_while_playing(batch, training):
         loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8), make_mesh())
 
 
-def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
+def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
     whole = train(RUN, tmp_path / "whole")
     train(dataclasses.replace(RUN, steps=3 * 16), tmp_path / "parts")
     with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
@@ -267,6 +267,16 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path):
     other = dataclasses.replace(DEBUG, entropy=0.5)
     with pytest.raises(ValueError, match=r"its run has entropy 0.001 and not 0.5: choose another folder"):
         train(dataclasses.replace(RUN, agent=other), tmp_path / "parts")
+    # As if the disk had lost a part of the last checkpoint: there is one before it.
+    data = max((tmp_path / "parts" / "checkpoints" / "8").rglob("*"), key=lambda path: path.stat().st_size)
+    data.write_bytes(data.read_bytes()[:-1])
+    again = train(RUN, tmp_path / "parts")
+    assert "8: this checkpoint is damaged and was removed" in capsys.readouterr().err
+    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert [line["loss_total"] for line in read_metrics(tmp_path / "parts")] == [
+        line["loss_total"] for line in lines[0]
+    ]
 
 
 def test_runs_of_other_versions(tmp_path):

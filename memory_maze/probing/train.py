@@ -366,9 +366,10 @@ def _go_on(
     def save(steps: int) -> None:
         nonlocal saved
         # First the place in the data: a checkpoint without it would be of no use.
-        with replacing(out / POSITION.format(steps)) as path:
+        position = out / POSITION.format(steps)
+        with replacing(position) as path:
             path.write_text(json.dumps(batches.position))
-        checkpoints.save(steps, learner.learning)
+        checkpoints.save(steps, learner.learning, position)
         _forget_positions(out)
         saved = time.perf_counter()
 

@@ -115,16 +115,21 @@ def check_shared(folder: Path) -> None:
 @contextlib.contextmanager
 def sole_writers(folder: Path) -> Generator[None]:
     """`sole_writer` for all hosts: the first one takes the folder for them, or they refuse together."""
-    refused: Exception | None = None
     with contextlib.ExitStack() as stack:
-        if is_first():
-            try:
-                stack.enter_context(sole_writer(folder))
-            except (OSError, RuntimeError) as error:
-                refused = error
-        if multihost_utils.broadcast_one_to_all(np.array(refused is not None)):
-            raise refused or RuntimeError(f"{folder}: the first host may not write to it, and says why")
+        on_first(lambda: stack.enter_context(sole_writer(folder)))
         yield
+
+
+def on_first(function: Callable[[], Any]) -> None:
+    """Calls a function on the first host. What it refuses, all refuse."""
+    refused: Exception | None = None
+    if is_first():
+        try:
+            function()
+        except (OSError, RuntimeError, ValueError) as error:
+            refused = error
+    if multihost_utils.broadcast_one_to_all(np.array(refused is not None)):
+        raise refused or RuntimeError("the first host cannot go on, and says why")
 
 
 def _appears(path: Path) -> bool:
