@@ -19,7 +19,10 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # some file systems 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
-    """A temporary path beside `path` that takes its place if the block succeeds, and is removed if not."""
+    """A temporary path beside `path` that takes its place if the block succeeds, and is removed if not.
+
+    When the block has ended, what was written survives a power failure.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=_ENDING + path.suffix)
@@ -28,10 +31,21 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
+        _sync(temporary)  # or after a power failure there would be the new name without its content
         os.replace(temporary, path)
+        _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file or a folder's list of names is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_temporary(path: Path) -> bool:

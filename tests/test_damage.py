@@ -15,6 +15,7 @@ import pytest
 from tiny_data import SIZE, describe_set, make_arrays, make_scenes, make_shards, write_set
 
 from memory_maze.data import archive, npz
+from memory_maze.data import dataset as dataset_module
 from memory_maze.data.archive import LIMIT, Archive
 from memory_maze.data.dataset import load
 from memory_maze.data.inspect import inspect
@@ -770,6 +771,33 @@ def test_truncated_scenes(tmp_path, share):
     (folder / "train-00001.npz").write_bytes(data[: int(share * len(data))])
     refuse(folder, "train-00001.npz", sound=6)
     refuse_load(folder, "train-00001.npz")
+
+
+def test_scenes_that_are_larger_than_the_memory_are_not_unpacked(tmp_path, monkeypatch):
+    folder = tmp_path / "set"
+    manifest = write_set(folder)
+    total = 0
+    for shard in manifest.shards():
+        with Archive(folder / shard.file, shard.file) as file:
+            total += file.unpacked
+    monkeypatch.setattr(dataset_module, "memory_bytes", lambda: 2 * total)
+    assert len(load(folder)) == manifest.episodes
+    monkeypatch.setattr(dataset_module, "memory_bytes", lambda: 2 * total - 1)
+    monkeypatch.setattr(Archive, "read_all", lambda _: pytest.fail("unpacked"))
+    with pytest.raises(
+        DataError, match=rf"it has {total:,} bytes unpacked up to eval-00000.npz.*load one split"
+    ):
+        load(folder)
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_for_the_list_of_a_part(tmp_path):
+    manifest = dataclasses.replace(write_set(tmp_path / "set"), format="npz")
+    manifest.save(tmp_path / "set")
+    for shard in manifest.shards():
+        os.mkfifo(tmp_path / "set" / shard.file)
+    with pytest.raises(DataError, match=r"train-00000\.json: not the list of a part's seeds: not a file"):
+        load(tmp_path / "set")
 
 
 def test_shards_of_another_data_set(tmp_path):

@@ -4,11 +4,13 @@ import dataclasses
 import itertools
 import json
 import os
+import queue
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 
@@ -24,6 +26,7 @@ from memory_maze.cli import main
 from memory_maze.data import DataError, npz
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.convert import convert, plan, psnr
+from memory_maze.data.dataset import Batches
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
 from memory_maze.engine.bank import is_held_out
@@ -332,6 +335,37 @@ def test_files_are_unpacked_once_if_they_fit_into_the_memory(sets, monkeypatch):
     for one, two in zip(read(), roomy, strict=True):
         assert_same(one, two)
     assert len(unpacked) == count
+
+
+@pytest.mark.timeout(30)
+def test_who_waits_for_a_batch_is_told_that_there_are_no_more():
+    """Two do, in threads of their own, when another closes it."""
+
+    class Order:
+        position = 0
+
+        def draw(self):
+            slow.wait()
+            return None, None
+
+    slow, told = threading.Event(), queue.Queue()
+    batches = Batches(Order(), lambda *_: {}, (), dict, 2)
+
+    def wait():
+        try:
+            while True:
+                next(batches)
+        except RuntimeError as error:
+            told.put(str(error))
+
+    waiting = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    closing = threading.Thread(target=batches.close)
+    closing.start()
+    slow.set()
+    closing.join()
+    assert [told.get(timeout=5) for _ in waiting] == ["the iterator is closed"] * 2
 
 
 @pytest.mark.parametrize(("order", "interleave"), [("windows", 1), ("replay", 1), ("replay", 2)])

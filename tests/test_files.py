@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from memory_maze.files import sole_writer
+from memory_maze.files import replacing, sole_writer
 
 HOLD = """
 import sys
@@ -75,3 +75,22 @@ def test_where_nothing_can_be_written_is_one_sentence(tmp_path):
             sole_writer(folder),
         ):
             pass
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+
+    def note(function):
+        def call(handle, *others):
+            done.append(
+                (function.__name__, os.readlink(f"/proc/self/fd/{handle}") if not others else others[0])
+            )
+            return function(handle, *others)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", note(os.fsync))
+    monkeypatch.setattr(os, "replace", note(os.replace))
+    with replacing(tmp_path / "result.json") as path:
+        path.write_text("1")
+    assert done == [("fsync", str(path)), ("replace", tmp_path / "result.json"), ("fsync", str(tmp_path))]

@@ -95,6 +95,11 @@ class Archive:
             raise DataError(f"{self.name}: {total:,} bytes unpacked: the limit is {limit:,}")
         return members
 
+    @property
+    def unpacked(self) -> int:
+        """Bytes of all arrays, which none exceeds."""
+        return sum(info.file_size for info in self._members.values())
+
     def headers(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shapes and types of all arrays, without reading them."""
         result = {}

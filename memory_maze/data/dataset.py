@@ -1,6 +1,7 @@
 """Data sets to train on: `load` finds out what they are, and gives sequences in either order."""
 
 import atexit
+import contextlib
 import queue
 import threading
 import weakref
@@ -11,12 +12,14 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from memory_maze.data.archive import Archive
 from memory_maze.data.frames import Reader
 from memory_maze.data.manifest import Manifest, Shard, read_manifest, read_record
 from memory_maze.data.npz import Files, Member, find_members
 from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
+from memory_maze.processors import memory_bytes
 
 Arrays = Literal["numpy", "jax", "dlpack"]
 SEQUENCE_KEYS = (*KEYS, RESET)
@@ -53,6 +56,7 @@ def load(
         raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
     evaluation = sum(len(shard.episodes) for shard in shards if shard.split == "eval")
     if manifest.format == "scenes":
+        _check_memory(path, shards)
         scenes = join([_read_shard(path, manifest, shard) for shard in shards])
         return Dataset(path, scenes, manifest, engine=engine or manifest.engine, evaluation=evaluation)
     seeds: dict[str, int] = {}
@@ -60,6 +64,19 @@ def load(
         seeds |= read_record(path / shard.file, manifest.trajectory_files(shard))
     members = [Member(path / name) for name in seeds]
     return Dataset(path, Files(members), manifest, evaluation=evaluation, seeds=[*seeds.values()])
+
+
+def _check_memory(path: Path, shards: list[Shard]) -> None:
+    """Scenes are held in memory, and twice while they are put together."""
+    total, memory = 0, memory_bytes()
+    for shard in shards:
+        with Archive(path / shard.file, str(path / shard.file)) as archive:
+            total += archive.unpacked
+        if 2 * total > memory:
+            raise DataError(
+                f"{path}: it has {total:,} bytes unpacked up to {shard.file}, and joining takes twice as "
+                f"much memory: this machine has {memory:,} bytes; load one split, or on a larger machine"
+            )
 
 
 def _read_shard(path: Path, manifest: Manifest, shard: Shard) -> Scenes:
@@ -241,6 +258,9 @@ def _end_threads() -> None:
         thread.join()
 
 
+_CLOSED = object()  # in place of a batch: there are no more
+
+
 class Batches:
     """Batches for ever, made ahead in a thread. `position` is where the consumer is, as plain data."""
 
@@ -268,6 +288,9 @@ class Batches:
         if self._stop.is_set():
             raise RuntimeError("the iterator is closed")
         made, position = self._made.get()
+        if made is _CLOSED:
+            self._made.put((_CLOSED, position))  # for others who wait
+            raise RuntimeError("the iterator is closed")
         if isinstance(made, BaseException):
             self.close()
             raise made
@@ -275,7 +298,7 @@ class Batches:
         return made
 
     def close(self) -> None:
-        """Ends the thread; may be called twice."""
+        """Ends the thread, and what waits for a batch in others; may be called twice."""
         self._stop.set()
         self._thread.join()
 
@@ -309,3 +332,5 @@ def _make_batches(
                 break
             except queue.Full:
                 continue
+    with contextlib.suppress(queue.Full):  # then nobody waits for one
+        made.put_nowait((_CLOSED, order.position))

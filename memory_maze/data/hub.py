@@ -234,6 +234,7 @@ def _is_same(path: Path, file: "RepoFile") -> bool:
     if not path.is_file() or path.stat().st_size != _size(file):
         return False
     with path.open("rb") as handle:
+        os.fsync(handle.fileno())  # once it is on record, it is not looked at again
         if file.lfs is not None:
             return hashlib.file_digest(handle, "sha256").hexdigest() == file.lfs.sha256
         digest = hashlib.sha1(b"blob %d\0" % _size(file), usedforsecurity=False)

@@ -24,6 +24,7 @@ SPLITS = ("train", "eval")
 CONVERTED = "converted from"  # in `made_with`, of data sets that were made elsewhere
 MAX_EPISODES = 1 << 20
 _MAX_BYTES = 1 << 20  # of the file
+_MAX_LINE = 100  # bytes of a trajectory, in the list of a part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,10 +107,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest in a folder, if there is one."""
     path = folder / NAME
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
-            raise OSError(f"not a file, or one of more than {_MAX_BYTES:,} bytes")
-        text = path.read_text()
+        text = _read(path, _MAX_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -123,6 +121,14 @@ def read_manifest(folder: Path) -> Manifest | None:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not the description of a data set: {error}") from error
     return manifest
+
+
+def _read(path: Path, limit: int) -> str:
+    """The text of a file; whoever opened a pipe would wait for ever."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+        raise OSError(f"not a file, or one of more than {limit:,} bytes")
+    return path.read_text()
 
 
 def _check(manifest: Manifest) -> None:
@@ -154,7 +160,7 @@ def _check(manifest: Manifest) -> None:
 def read_record(path: Path, names: list[str]) -> dict[str, int]:
     """What completes a shard of NPZ files: the seeds of their mazes."""
     try:
-        seeds = json.loads(path.read_text())["seeds"]
+        seeds = json.loads(_read(path, _MAX_BYTES + _MAX_LINE * len(names)))["seeds"]
         if list(seeds) != names:
             raise ValueError(f"it does not name {names[0]} to {names[-1]}")
         if not all(type(seed) is int and 0 <= seed <= MAX_SEED for seed in seeds.values()):

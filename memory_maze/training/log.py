@@ -1,6 +1,7 @@
 """What a run tells: JSON lines first, TensorBoard from the same numbers."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class Log:
         """One line, which has `steps`."""
         self._file.write(json.dumps(metrics) + "\n")
         self._file.flush()
+        os.fsync(self._file.fileno())
         if self._board is not None:
             _write_board(self._board, metrics)
 
