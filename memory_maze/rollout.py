@@ -36,7 +36,7 @@ class Recording(NamedTuple):
     """B episodes of S actions."""
 
     actions: np.ndarray  # (B, S) uint8
-    rewards: np.ndarray  # (B, S) uint8
+    rewards: np.ndarray  # (B, S) float32
     targets: np.ndarray  # (B, S + 1) uint8: the object that is asked for
     poses: np.ndarray  # (B, S + 1, 4): x, y, z in metres and steer in radians, as the engine's floats
 
@@ -119,8 +119,8 @@ def _play_part(
     actions, rewards, targets, poses = (
         np.concatenate(parts)[: 1 + steps] for parts in zip(*chunks, strict=True)
     )
-    actions, rewards, targets = (array.astype(np.uint8).T for array in (actions[1:], rewards[1:], targets))
-    return Recording(actions, rewards, targets, poses.swapaxes(0, 1))
+    actions, targets = (array.astype(np.uint8).T for array in (actions[1:], targets))
+    return Recording(actions, rewards[1:].T, targets, poses.swapaxes(0, 1))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -169,7 +169,7 @@ def play_mujoco(
     engine = MujocoEngine(scenarios[0].grid, Options())
     start, act = jax.jit(policy.start), jax.jit(functools.partial(_act_as, policy))
     count = len(scenarios)
-    actions, rewards = np.zeros((count, steps), np.uint8), np.zeros((count, steps), np.uint8)
+    actions, rewards = np.zeros((count, steps), np.uint8), np.zeros((count, steps), np.float32)
     targets, poses = np.zeros((count, steps + 1), np.uint8), np.zeros((count, steps + 1, 4))
     try:
         for index, scenario in enumerate(scenarios):

@@ -59,7 +59,8 @@ def write_episode(path: Path, scenario: Scenario, recording: Any, engine: str, n
     from memory_maze.data.scenes import UNKNOWN_SEED, from_recording
 
     first = type(recording)(*(array[:1] for array in recording))
-    scene = from_recording([scenario], [UNKNOWN_SEED], first)
+    # Pictures show no rewards, and scenes do not hold those of every rule.
+    scene = from_recording([scenario], [UNKNOWN_SEED], first._replace(rewards=0 * first.rewards))
     times = np.arange(scene.length)[None]
     pictures = Reader(scene, engine).read(np.zeros_like(times), times, ("image",))["image"][0]
     write_video(path, draw_episode(np.asarray(pictures), first.rewards[0], name), FPS)

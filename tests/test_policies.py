@@ -1,5 +1,6 @@
 """The policies that need no training, in the real physics of both engines."""
 
+import dataclasses
 import heapq
 import json
 import math
@@ -9,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Scenario, rollout
+from memory_maze import TASKS, Scenario, make_task, rollout
 from memory_maze.cli import main
+from memory_maze.data import DataError
+from memory_maze.data.scenes import from_recording
+from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario
 from memory_maze.evaluate import bootstrap, evaluate, summarize
 from memory_maze.observation import layout_of, shortest_path, to_cells
@@ -19,6 +23,7 @@ from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.oracle import Oracle
 from memory_maze.rollout import play
 from memory_maze.sampler import Sampler
+from memory_maze.video import write_episode
 
 BENT = """
 #########
@@ -156,6 +161,45 @@ def test_figures_of_rewards():
     assert report["share_of_paper"]["oracle"] == pytest.approx(0.75 / 34.8)
     low, high = bootstrap(np.arange(100.0))
     assert 40 < low < 49.5 < high < 59
+
+
+@pytest.fixture
+def fined(monkeypatch):
+    """The rules of both engines, but an action during which a wrong object is touched costs one."""
+    from memory_maze.reference.engine import MujocoEngine
+
+    collect, collect_there = rules.collect, MujocoEngine._collect
+
+    def fine(state, touched):
+        wrong = (touched & (jnp.arange(len(touched)) != state.target)).any()
+        state, reward = collect(state, touched)
+        return state, reward - wrong
+
+    def fine_there(engine):
+        wrong = bool(engine._touched - {engine.target})
+        return collect_there(engine) - wrong
+
+    monkeypatch.setattr(rules, "collect", fine)
+    monkeypatch.setattr(MujocoEngine, "_collect", fine_there)
+
+
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_rules_may_fine(engine, fined, monkeypatch, tmp_path):
+    """What the episodes are worth is told as it is; data sets, which keep rewards in a byte, refuse it."""
+    ahead = Scenario.from_text(BENT.replace("#>  #  b#", "#> r#  b#").replace("#  r    #", "#       #"))
+    ahead = ahead.fill(np.random.RandomState(0), 100)
+    scenarios = [dataclasses.replace(ahead, draws=(1, 2) * 50)] * 2
+    monkeypatch.setattr("memory_maze.evaluate.draw_scenarios", lambda *_: scenarios)
+    played = []
+    task = make_task(7, 3, seconds=5)
+    watch = lambda scenarios, recording: played.append(recording)  # noqa: E731
+    report = evaluate(Stubborn(), task, 2, engine=engine, watch=watch)
+    assert -20 < report["mean"] < -2
+    assert report["scores"] == [report["mean"]] * 2
+    with pytest.raises(DataError, match="a reward of -1"):
+        from_recording(scenarios, [0, 0], played[0])
+    if engine == "jax":
+        write_episode(tmp_path / "film.mp4", scenarios[0], played[0], engine, "stubborn")
 
 
 class Stubborn:

@@ -71,6 +71,15 @@ def test_steps_keep_the_pace(sit):
     assert sitting.game.steps == 5 + 40, "109.4, 109.6 ... 117.2: no drift"
 
 
+def test_a_game_adds_up_what_it_is_paid(sit, monkeypatch):
+    game = sit().game
+    for paid in (-1.0, 1.0, -1.0, -0.5):
+        monkeypatch.setattr(game._simulation, "step", lambda action, paid=paid: (game.image, paid, False))
+        game.step(0)
+    assert game.score == -1.5
+    assert game.recording().rewards.tolist() == [[-1, 1, -1, -0.5]]
+
+
 def test_keys_are_actions_and_taps_count(sit):
     sitting = sit(pace=1)
     sitting.press("space", 0.0)

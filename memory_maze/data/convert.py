@@ -120,7 +120,7 @@ def scene_of(arrays: dict[str, np.ndarray], name: str, seed: int | None = None) 
         colors=_find_colors(targets, arrays["target_color"], len(objects))[None],
         hidden=(objects == size * size // 2)[None],
         actions=arrays["action"][1:].argmax(axis=1).astype(np.uint8)[None],
-        rewards=np.rint(arrays["reward"][1:]).astype(np.uint8)[None],
+        rewards=scenes_module.pack_rewards(arrays["reward"][1:], name)[None],
         targets=targets[None],
         poses=_find_poses(arrays, size)[None],
     )

@@ -87,10 +87,17 @@ def from_recording(scenarios: Sequence[Scenario], seeds: Sequence[int], recordin
         colors=maze.colors.astype(np.uint8),
         hidden=starts.touched,
         actions=recording.actions,
-        rewards=recording.rewards,
+        rewards=pack_rewards(recording.rewards, "an episode"),
         targets=recording.targets,
         poses=recording.poses,
     )
+
+
+def pack_rewards(rewards: np.ndarray, name: str) -> np.ndarray:
+    """Rewards as uint8, or an error if they are others than the benchmark's."""
+    if (other := rewards[(rewards != 0) & (rewards != 1)]).size:
+        raise DataError(f"{name}: there is a reward of {other[0]:g}; scenes hold 0 and 1 alone")
+    return rewards.astype(np.uint8)
 
 
 def to_scenario(scenes: Scenes, index: int) -> Scenario:

@@ -100,8 +100,9 @@ class Game:
         return self._simulation.episode_over
 
     @property
-    def score(self) -> int:
-        return int(sum(self._rewards))
+    def score(self) -> float:
+        score = sum(self._rewards)
+        return int(score) if score == int(score) else score
 
     @property
     def reward_steps(self) -> list[int]:
@@ -121,7 +122,7 @@ class Game:
         """What happened so far."""
         return Recording(
             np.array([self._actions], np.uint8),
-            np.array([self._rewards], np.uint8),
+            np.array([self._rewards], np.float32),
             np.array([self._targets], np.uint8),
             np.array([self._poses]),
         )
