@@ -271,6 +271,27 @@ def test_touched_objects(floating_objects):
     np.testing.assert_array_equal(touched, expected)
 
 
+def test_who_turns_for_ever_keeps_the_speed(walks):
+    """The heading is the same as of one who has turned less, and angles stay small enough for float32."""
+    starts = np.zeros((LANES, 9))
+    starts[:, 3] = np.linspace(-motion.WRAP - 20, motion.WRAP + 20, LANES)
+    starts[-2:, 3] = 1e5, -1e6
+    fresh = starts.copy()
+    fresh[:, 3] = np.float32(starts[:, 3]).astype(float) % (2 * math.pi)
+    angles = []
+    for states in (starts, fresh):
+        body, path = to_body(states), []
+        for _ in range(6):
+            body, _ = compiled(False)(body, np.tile(CONTROLS[3], (LANES, 1)), walks.maze)
+            path.append(np.asarray(body.steer, float))
+        angles.append(np.array(path))
+    assert np.abs(angles[0]).max() <= motion.WRAP
+    turned = [np.angle(np.exp(1j * np.diff(path, axis=0))) for path in angles]
+    np.testing.assert_allclose(*turned, atol=2e-4)
+    apart = np.angle(np.exp(1j * (angles[0] - angles[1])))
+    assert np.abs(apart[:, :-2]).max() < 1e-3
+
+
 @pytest.mark.parametrize("size", [3, 31])
 def test_outside_is_wall(size):
     """In an empty maze of any size the ball stops at all four sides."""

@@ -30,7 +30,7 @@ class Body:
     x: jax.Array
     y: jax.Array
     z: jax.Array  # height above the rest position at first contact: about -0.0004 when it stands
-    steer: jax.Array  # clockwise; the heading is -steer
+    steer: jax.Array  # clockwise; the heading is -steer, and 256 turns are none
     vx: jax.Array
     vy: jax.Array
     vz: jax.Array
