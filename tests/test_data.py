@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_data import make_arrays, make_scenes
 
 from memory_maze import TASKS, data, make_task
 from memory_maze.cli import main
@@ -27,6 +28,8 @@ from memory_maze.data import DataError, npz
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.convert import convert, plan, psnr
 from memory_maze.data.dataset import Batches
+from memory_maze.data.inspect import inspect
+from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
 from memory_maze.engine.bank import is_held_out
@@ -470,6 +473,34 @@ def test_what_goes_wrong_while_reading_ahead_is_raised(sets, tmp_path):
         path.write_bytes(path.read_bytes()[:50_000])
     with dataset.windows(2, 8) as batches, pytest.raises(DataError, match=r"\.npz"):
         next(batches)
+
+
+@pytest.mark.parametrize(
+    ("place", "split"),
+    [
+        ("eval/a.npz", "eval"),
+        ("memory_maze_9x9-EVAL_2/a.npz", "eval"),
+        ("train-eval/eval/a.npz", "eval"),
+        ("eval-2/trained-too/a.npz", "eval"),
+        ("train/medieval/a.npz", "train"),
+        ("medieval/a.npz", None),
+        ("constrained/trainer.npz", None),
+        ("train-eval/a.npz", None),
+    ],
+)
+def test_splits_are_named_by_whole_words(place, split, tmp_path):
+    """Of bare NPZ files; `inspect` says the same."""
+    path = tmp_path / place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pack_trajectory(make_arrays(make_scenes([0]))))
+    for asked in ("train", "eval"):
+        if asked == split:
+            assert len(data.load(tmp_path, asked)) == 1
+        else:
+            with pytest.raises(DataError, match=f"no NPZ files for {asked}"):
+                data.load(tmp_path, asked)
+    assert data.load(tmp_path).evaluation == (split == "eval")
+    assert inspect(tmp_path).parts[0].split == (split or "all")
 
 
 def test_scenes_become_the_files_that_would_have_been_collected(sets, tmp_path):

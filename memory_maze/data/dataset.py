@@ -15,7 +15,7 @@ import numpy as np
 from memory_maze.data.archive import Archive
 from memory_maze.data.frames import Reader
 from memory_maze.data.manifest import Manifest, Shard, read_manifest, read_record
-from memory_maze.data.npz import Files, Member, find_members
+from memory_maze.data.npz import Files, Member, find_members, is_in_split
 from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
@@ -49,7 +49,7 @@ def load(
         manifest.check_complete(path, split)
     if manifest is None:
         members = _find_files(path, split)
-        evaluation = sum(_is_in(member, path, "eval") for member in members)
+        evaluation = sum(is_in_split(member, path, "eval") for member in members)
         return Dataset(path, Files(members), evaluation=evaluation)
     shards = manifest.complete(path, split)
     if not shards:
@@ -94,16 +94,11 @@ def _find_files(path: Path, split: str | None) -> list[Member]:
     """With a split, the files whose folder or zip file is named after it; those of "eval" are the last."""
     members = find_members(path)
     if split is not None:
-        members = [member for member in members if _is_in(member, path, split)]
-    members.sort(key=lambda member: _is_in(member, path, "eval"))
+        members = [member for member in members if is_in_split(member, path, split)]
+    members.sort(key=lambda member: is_in_split(member, path, "eval"))
     if not members:
         raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
     return members
-
-
-def _is_in(member: Member, path: Path, split: str) -> bool:
-    places = [*member.path.relative_to(path).parts, *(member.inner or "").split("/")]
-    return any(split in place.lower() for place in places)
 
 
 class Dataset:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze.data.manifest import CONVERTED, NAME, SPLITS, Manifest, Shard, read_manifest, read_record
-from memory_maze.data.npz import Member, Opener, find_members
+from memory_maze.data.npz import Member, Opener, find_members, is_in_split
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, read_scenes
 from memory_maze.data.schema import DataError, check_arrays, check_trajectory
 from memory_maze.data.tracks import (
@@ -178,8 +178,7 @@ def _find_loose(found: Inspection) -> None:
 
 def _find_split(member: Member, path: Path) -> str:
     """By the names of folders and zip files, as `load` does."""
-    places = [*member.path.relative_to(path).parts, *(member.inner or "").split("/")]
-    return next((split for split in SPLITS if any(split in place.lower() for place in places)), ALL)
+    return next((split for split in SPLITS if is_in_split(member, path, split)), ALL)
 
 
 def _find_shard(found: Inspection, manifest: Manifest, shard: Shard) -> None:

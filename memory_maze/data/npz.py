@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import io
 import math
+import re
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze.data.archive import LIMIT, Archive, check_member, naming, open_zip, pack
+from memory_maze.data.manifest import SPLITS
 from memory_maze.data.schema import KEYS, RESET, DataError, check_arrays
 from memory_maze.processors import memory_bytes
 
@@ -47,6 +49,15 @@ def find_members(path: Path) -> list[Member]:
     if any(name.endswith(".npy") for name in names):
         return [Member(path)]  # a single trajectory
     return [Member(path, name) for name in names if name.endswith(".npz")]
+
+
+def is_in_split(member: Member, root: Path, split: str) -> bool:
+    """Whether the nearest of file, folders and zip file with a split for a word in its name names this."""
+    places = [*member.path.relative_to(root).parts, *(member.inner or "").split("/")]
+    for place in reversed(places):
+        if named := {split, *SPLITS} & set(re.findall("[a-z]+", place.lower())):
+            return named == {split}
+    return False
 
 
 def pack_trajectory(arrays: dict[str, np.ndarray]) -> bytes:
