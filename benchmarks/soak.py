@@ -48,7 +48,7 @@ class Config:
 def main(config: Config) -> None:
     env = Env(config.task, image_only_obs=True, layouts=config.layouts)
     batch = Batch(env, config.mazes)
-    states, _ = jax.jit(batch.reset)(jax.random.key(config.seed))
+    states, _ = batch.reset(jax.random.key(config.seed), spread=True)
     run = jax.jit(functools.partial(walk, batch, config.chunk), donate_argnums=0)
     rounds = -(-config.steps // (config.mazes * config.chunk))
     totals: dict[str, float] = {}

@@ -150,7 +150,7 @@ def walk(env: gymnasium.Env, seconds: float) -> float:
 
 def measure_batches(task: str, config: Config) -> dict[str, Any]:
     env = Env(task, image_only_obs=True, layouts=config.layouts)
-    states, _ = jax.jit(Batch(env, max(config.mazes)).reset)(jax.random.key(config.seed))
+    states, _ = Batch(env, max(config.mazes)).reset(jax.random.key(config.seed), spread=True)
     some = {num: jax.tree.map(lambda leaf, num=num: leaf[:num], states) for num in config.mazes}
     steps: dict[tuple[int, str], Step] = {}
     for num in config.mazes:

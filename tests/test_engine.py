@@ -140,7 +140,7 @@ def test_colors_are_drawn_from_all_six():
 
 
 def test_batches_reset_by_themselves(batch, step):
-    states, timestep = batch.reset(jax.random.key(0))
+    states, timestep = batch.reset(jax.random.key(0), spread=True)
     length = batch.env.episode_steps
     seen = 0
     for _ in range(2 * length + 2):
@@ -159,7 +159,7 @@ def test_batches_reset_by_themselves(batch, step):
 
 
 def test_episodes_may_be_drawn_before_they_begin(batch, step):
-    states, _ = batch.reset(jax.random.key(0), spread=False)
+    states, _ = batch.reset(jax.random.key(0))
     states = dataclasses.replace(states, step=states.step.at[1].set(batch.env.episode_steps))
     actions, starts = jnp.ones(NUM, jnp.int32), batch.draw_next(states)
     after, expected = step(states, actions)
@@ -170,11 +170,11 @@ def test_episodes_may_be_drawn_before_they_begin(batch, step):
     assert timestep.first.tolist() == [False, True] + [False] * (NUM - 2)
 
 
-def test_episodes_do_not_end_at_once(batch):
+def test_episodes_end_at_once_unless_they_are_spread(batch):
     states, _ = batch.reset(jax.random.key(0))
-    assert len(set(np.asarray(states.step).tolist())) > 2
-    states, _ = batch.reset(jax.random.key(0), spread=False)
     assert not np.asarray(states.step).any()
+    states, _ = batch.reset(jax.random.key(0), spread=True)
+    assert len(set(np.asarray(states.step).tolist())) > 2
 
 
 def test_same_key_same_walk(batch, step):
@@ -192,7 +192,7 @@ def test_same_key_same_walk(batch, step):
 
 
 def test_one_maze_is_a_lane_of_many(env, batch, step):
-    states, _ = batch.reset(jax.random.key(3), spread=False)
+    states, _ = batch.reset(jax.random.key(3))
     one = jax.tree.map(lambda array: array[2], states)
     single = jax.jit(env.step)
     for action in (1, 1, 5):
@@ -205,12 +205,12 @@ def test_one_maze_is_a_lane_of_many(env, batch, step):
 
 def test_keys_for_each_or_for_all(batch):
     key = jax.random.key(3)
-    states, timestep = batch.reset(key)
+    states, timestep = batch.reset(key, spread=True)
     for keys in (jax.random.key_data(key), jax.random.split(key, NUM)):
-        again, same = batch.reset(keys)
+        again, same = batch.reset(keys, spread=True)
         np.testing.assert_array_equal(again.step, states.step)
         jax.tree.map(np.testing.assert_array_equal, timestep, same)
-    alone, _ = Batch(batch.env, 1).reset(jax.random.split(key, NUM)[4:5])
+    alone, _ = Batch(batch.env, 1).reset(jax.random.split(key, NUM)[4:5], spread=True)
     np.testing.assert_array_equal(alone.body.steer, states.body.steer[4:5])
     np.testing.assert_array_equal(alone.step, states.step[4:5])
     with pytest.raises(ValueError, match="one key or 6"):

@@ -201,6 +201,10 @@ def training(batch):
 unroll = jax.jit(loop.unroll, static_argnums=3)
 
 
+def test_mazes_that_are_trained_in_do_not_end_at_once(training):
+    assert len(set(training.play.states.step.tolist())) > 1
+
+
 def test_what_is_played_is_what_the_environment_says(batch, training):
     play, sequences, _ = unroll(training.network, training.play, batch, DEBUG, jnp.arange(4))
     states, images = training.play.states, [training.play.sights.image]

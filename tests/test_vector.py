@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
 from memory_maze import ENV_IDS
 from memory_maze.adapters import gymnasium_vector
@@ -34,9 +34,16 @@ def jax_env():
 
 
 @pytest.fixture(scope="module")
+def spread_env():
+    env = MemoryMazeVectorEnv(NUM, **KEYWORDS, spread=True)
+    yield env
+    env.close()
+
+
+@pytest.fixture(scope="module")
 def other_env():
-    """With continuous actions, and episodes that begin together."""
-    env = MemoryMazeVectorEnv(NUM, **KEYWORDS, discrete_actions=False, spread=False)
+    """With continuous actions."""
+    env = MemoryMazeVectorEnv(NUM, **KEYWORDS, discrete_actions=False)
     yield env
     env.close()
 
@@ -122,9 +129,16 @@ def test_numpy_results_are_writable_and_stay(env):
     first["image"][:] = 0
 
 
-def test_episodes_last_eight_steps_and_are_spread(env):
-    env.reset(seed=0)
-    ends = np.array([env.step(np.zeros(NUM, int))[3] for _ in range(3 * (STEPS + 1))])
+@pytest.mark.parametrize("seed", [0, [3, 1, 4, 1], None])
+def test_every_episode_is_whole(env, seed):
+    env.reset(seed=seed)
+    ends = [env.step(np.zeros(NUM, int))[3].tolist() for _ in range(2 * (STEPS + 1))]
+    assert ends == 2 * ([[False] * NUM] * 7 + [[True] * NUM] + [[False] * NUM])
+
+
+def test_first_episodes_are_spread_when_asked_for(spread_env):
+    spread_env.reset(seed=0)
+    ends = np.array([spread_env.step(np.zeros(NUM, int))[3] for _ in range(3 * (STEPS + 1))])
     starts = ends.argmax(axis=0)
     assert len(set(starts)) > 1, "they end at different times"
     for i, start in enumerate(starts):
@@ -134,10 +148,34 @@ def test_episodes_last_eight_steps_and_are_spread(env):
         )
 
 
-def test_episodes_can_begin_together(other_env):
-    other_env.reset(seed=0)
-    ends = [other_env.step(np.zeros((NUM, 2)))[3].tolist() for _ in range(2 * (STEPS + 1))]
-    assert ends == 2 * ([[False] * NUM] * 7 + [[True] * NUM] + [[False] * NUM])
+def test_cut_episodes_are_marked(spread_env):
+    """From their first step to their last, as long as their sub-environment plays them."""
+    for seed in (0, None):
+        info = spread_env.reset(seed=seed)[1]
+        steps = np.asarray(spread_env.state.step)
+        lengths = np.where(info["cut"], STEPS - steps, 0)
+        np.testing.assert_array_equal(info["cut"], steps > 0)
+        for t in range(1, STEPS + 3):
+            info = spread_env.step(np.zeros(NUM, int))[-1]
+            assert (info["cut"].dtype, info["_cut"].tolist()) == (bool, [True] * NUM)
+            np.testing.assert_array_equal(info["cut"], t <= lengths)
+
+
+def test_whole_episodes_can_be_told_from_cut_ones(spread_env):
+    """With a wrapper of gymnasium, that gives each sub-environment its info."""
+    wrapped = RecordEpisodeStatistics(spread_env)
+    wrapped.reset(seed=0)
+    lengths = {True: [], False: []}
+    for _ in range(3 * (STEPS + 1)):
+        info = wrapped.step(np.zeros(NUM, int))[-1]
+        for i in np.flatnonzero(info.get("_episode", [])):
+            lengths[bool(info["cut"][i])].append(int(info["episode"]["l"][i]))
+    assert set(lengths[False]) == {STEPS}
+    assert lengths[True]
+    assert max(lengths[True]) < STEPS
+    wrapped = DictInfoToList(spread_env)
+    _, infos = wrapped.reset(seed=0)
+    assert [info["cut"] for info in infos] == (np.asarray(spread_env.state.step) > 0).tolist()
 
 
 def test_the_step_after_the_last_ignores_its_action(env):
@@ -162,7 +200,6 @@ def test_the_step_after_the_last_ignores_its_action(env):
 
 def test_targets_pay(env):
     env.reset(seed=1)
-    set_time(env, 0)
     stand_on_target(env)
     before = np.asarray(env.state.target)
     rewards = env.step(np.zeros(NUM, int))[1]
@@ -198,12 +235,23 @@ def test_resets_without_a_seed_go_on(env):
 
 def test_a_seed_for_each(env):
     first, _ = env.reset(seed=[1, 2, 3, 1])
-    steps = np.asarray(env.state.step)
     second, _ = env.reset(seed=np.array([2, 1, 1, 3]))
     assert_same(jax.tree.map(lambda array: array[[1, 0, 3, 2]], first), second)
-    np.testing.assert_array_equal(steps[[1, 0, 3, 2]], env.state.step)
     with pytest.raises(ValueError, match="one seed or 4"):
         env.reset(seed=[1, 2])
+
+
+def test_none_among_the_seeds_goes_on(env):
+    """As in gymnasium's own vectors."""
+    env.reset(seed=[1, 2, 3, 4])
+    second, _ = env.reset()
+    fresh, _ = env.reset(seed=[5, 6, 7, 8])
+    env.reset(seed=[1, 2, 3, 4])
+    mixed, _ = env.reset(seed=[5, None, 7, None])
+    for i, expected in enumerate((fresh, second, fresh, second)):
+        assert_same(*(jax.tree.map(lambda array, i=i: array[i], part) for part in (mixed, expected)))
+    env.reset(seed=[1, 2, 3, 4])
+    assert_same(env.reset(seed=[None] * NUM)[0], second)
 
 
 def test_unseeded_is_fresh(bare):
@@ -306,7 +354,6 @@ def test_continuous_actions(env, other_env):
     """The corners are the discrete actions."""
     assert other_env.action_space.shape == (NUM, 2)
     env.reset(seed=0)
-    set_time(env, 0)
     other_env.reset(seed=0)
     expected = env.step([0, 1, 2, 5])
     assert_same(other_env.step([[0, 0], [-1, 0], [0, -1], [-1, 1]])[:4], expected[:4])
@@ -336,8 +383,7 @@ def test_episode_statistics(env):
         info = wrapped.step(np.zeros(NUM, int))[-1]
         if "episode" in info:
             lengths += info["episode"]["l"][info["_episode"]].tolist()
-    assert len(lengths) >= 2 * NUM
-    assert lengths[-NUM:] == [STEPS] * NUM
+    assert lengths == [STEPS] * 2 * NUM, "of the first episode too"
 
 
 def test_the_id_makes_it():

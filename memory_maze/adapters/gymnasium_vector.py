@@ -25,7 +25,7 @@ from memory_maze.engine.batch import Batch, check_count
 from memory_maze.engine.env import Env, render_state
 from memory_maze.engine.render import View
 from memory_maze.engine.textures import Atlas
-from memory_maze.engine.types import State
+from memory_maze.engine.types import State, Timestep
 from memory_maze.options import ACTION_NAMES, ACTIONS
 from memory_maze.sampler import check_seed
 from memory_maze.tasks import Task
@@ -43,7 +43,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
     next episode with reward 0 (`AutoresetMode.NEXT_STEP`). The time limit truncates, nothing terminates.
 
     `reset(seed=s)` starts the streams of episodes of seed s, `reset()` goes on in them; a list of seeds
-    gives each environment its own, and then it plays as it would alone.
+    gives each environment its own, and then it plays as it would alone; with None it goes on.
 
     Args:
         num_envs: How many mazes.
@@ -55,7 +55,8 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         seed: Of the first `reset()`; None is fresh entropy.
         layouts: How many layouts there are to draw from.
         held_out: Draw from layouts that are never trained on.
-        spread: Let the first episodes end at different times, so that they never all end at once.
+        spread: Let the first episodes after each reset begin with part of their time gone, so that they never
+            all end at once. `infos["cut"]` tells which environments still play such a shorter episode.
         engine: "jax" alone.
         keywords: `seconds`, `bank`, and the fields of `memory_maze.Options`.
     """
@@ -77,7 +78,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         seed: int | None = None,
         layouts: int | None = None,
         held_out: bool = False,
-        spread: bool = True,
+        spread: bool = False,
         engine: str = "jax",
         **keywords: Any,
     ) -> None:
@@ -93,8 +94,11 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         self._host = arrays == "numpy"
         (self._device,) = env.bank.walls.devices()
         self._view = dataclasses.replace(env.view, resolution=render_resolution, border=True)
-        self._keys = self._make_keys(seed)
+        self._keys = self._make_keys(secrets.randbits(32))
+        if seed is not None:
+            self._keys = self._make_keys(seed)
         self._state: State | None = None
+        self._cut: jax.Array  # (num_envs,) bool: since the first reset
 
     @property
     def state(self) -> State:
@@ -106,7 +110,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         return self._state
 
     def reset(
-        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         if self.closed:
             raise RuntimeError("the environment is closed: make a new one")
@@ -114,15 +118,15 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"unknown reset options {sorted(options)}: there are none")
         if seed is not None:
             self._keys = self._make_keys(seed)
-        self._keys, self._state, observation = _reset(self._batch, self._spread, self._keys)
-        return self._give(observation), {}
+        self._keys, self._state, self._cut, observation = _reset(self._batch, self._spread, self._keys)
+        return self._give(observation), self._tell()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         state, actions = self.state, self._take(actions)
-        self._state, timestep = _step(self._batch, state, actions)
+        self._state, self._cut, timestep = _step(self._batch, state, self._cut, actions)
         return (
             *self._give((timestep.observation, timestep.reward, timestep.terminated, timestep.truncated)),
-            {},
+            self._tell(),
         )
 
     def render(self) -> tuple[np.ndarray, ...] | None:
@@ -138,17 +142,23 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
     def close_extras(self, **kwargs: Any) -> None:
         self._state = None
 
-    def _make_keys(self, seed: int | Sequence[int] | None) -> jax.Array:
+    def _make_keys(self, seed: int | Sequence[int | None]) -> jax.Array:
         """(num_envs,) keys. What stays on one device from the start is never compiled again for it."""
-        if seed is None:
-            seed = secrets.randbits(32)
         if isinstance(seed, Sequence | np.ndarray):
             if len(seed) != self.num_envs:
                 raise ValueError(f"give one seed or {self.num_envs}, one per environment: got {len(seed)}")
-            keys = jnp.stack([_make_key(each) for each in seed])
+            keys = jnp.stack(
+                [self._keys[i] if each is None else _make_key(each) for i, each in enumerate(seed)]
+            )
         else:
             keys = jax.random.split(_make_key(seed), self.num_envs)
         return jax.device_put(keys, self._device)
+
+    def _tell(self) -> dict[str, Any]:
+        """Infos as gymnasium's vectors have them: each with a mask of the environments that have it."""
+        if not self._spread:
+            return {}
+        return {"cut": self._give(self._cut), "_cut": np.ones(self.num_envs, bool)}
 
     def _give(self, results: Any) -> Any:
         """Results as they were asked for. On the host they are copies, so that they can be written to."""
@@ -168,15 +178,20 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         return jax.device_put(given.astype(jnp.int32 if discrete else jnp.float32), self._device)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _reset(batch: Batch, spread: bool, keys: jax.Array) -> tuple[jax.Array, State, Any]:
-    """The keys of the next reset, the states and the first observations."""
+@jax.jit
+def _reset(batch: Batch, spread: bool, keys: jax.Array) -> tuple[jax.Array, State, jax.Array, Any]:
+    """The keys of the next reset, the states, which episodes are cut, and the first observations."""
     keys = jax.vmap(jax.random.split)(keys)
     states, timesteps = batch.reset(keys[:, 1], spread)
-    return keys[:, 0], states, timesteps.observation
+    return keys[:, 0], states, states.step > 0, timesteps.observation
 
 
-_step = jax.jit(Batch.step, donate_argnums=1)
+@functools.partial(jax.jit, donate_argnums=1)
+def _step(
+    batch: Batch, states: State, cut: jax.Array, actions: jax.Array
+) -> tuple[State, jax.Array, Timestep]:
+    states, timesteps = batch.step(states, actions)
+    return states, cut & ~timesteps.first, timesteps
 
 
 @functools.partial(jax.jit, static_argnums=0)

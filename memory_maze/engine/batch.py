@@ -29,10 +29,12 @@ class Batch:
         check_count("num", self.num)
 
     @jitted
-    def reset(self, key: jax.Array, spread: bool | jax.Array = True) -> tuple[State, Timestep]:
-        """New episodes; `spread` over their whole length in time, so that they never all end at once.
+    def reset(self, key: jax.Array, spread: bool | jax.Array = False) -> tuple[State, Timestep]:
+        """New episodes.
 
-        `key` is one for all, or one for each: then each is as it would be alone.
+        `key` is one for all, or one for each: then each is as it would be alone. With `spread` most have part
+        of their time behind them (`states.step`), so that they never all end at once: these first episodes
+        are cut short, which is good for training and wrong for scores.
         """
         keys = jax.vmap(jax.random.split)(self._split(typed_key(key)))
         states, timesteps = jax.vmap(self.env.reset)(keys[:, 0])

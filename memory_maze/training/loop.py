@@ -68,7 +68,7 @@ def _begin_share(config: Config, key: jax.Array, batch: Batch) -> Training:
     network_key, reset_key, play_key = jax.random.split(key, 3)
     network = Network(network_key, config)
     share, mazes = share_out(batch)
-    states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes])
+    states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes], spread=True)
     count = share.num
     carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial())
     sights = see(timesteps, jnp.zeros(count, jnp.int32))
