@@ -18,6 +18,7 @@ from memory_maze.data.collect_command import Collect, Convert
 from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
+from memory_maze.extras import missing
 from memory_maze.play.play_command import Play
 from memory_maze.probing.command import Probing
 from memory_maze.probing.pictures_command import ProbePictures
@@ -46,7 +47,7 @@ class Demo:
     fps: int = 8
     """Pictures a second in the video; the benchmark itself runs at 4 steps a second."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"` and OpenGL."""
+    """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
 
     def run(self) -> None:
         from memory_maze.demo import run_demo
@@ -178,7 +179,7 @@ class CompareEngines:
 
     def run(self) -> None:
         if importlib.util.find_spec("PIL") is None:
-            raise ModuleNotFoundError('this needs PIL: pip install "memory-maze[video]"', name="PIL")
+            raise missing("this needs PIL", "PIL", "video")
         from memory_maze.compare import report as comparison
 
         for task in self.tasks:

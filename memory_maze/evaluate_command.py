@@ -30,7 +30,7 @@ class Evaluate:
     episodes: int = 100
     """How many episodes, each in a maze of its own."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    """What simulates; MuJoCo needs the extra [mujoco]."""
     seed: int = 0
     """Seed of the first maze; the next ones have the next seeds."""
     held_out: bool = False
@@ -40,8 +40,7 @@ class Evaluate:
     json: Path | None = None
     """File for the figures."""
     video: Path | None = None
-    """File for a video (.mp4) of the first episode as the agent saw it; needs
-    `pip install "memory-maze[video]"`."""
+    """File for a video (.mp4) of the first episode as the agent saw it; needs the extra [video]."""
 
     def run(self) -> None:
         from memory_maze.files import replacing

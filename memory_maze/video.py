@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.extras import missing
 from memory_maze.files import replacing
 from memory_maze.scenario import Scenario
 
@@ -35,8 +36,7 @@ def import_video() -> Any:
 
 
 def _missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    remedy = 'pip install "memory-maze[video]"'
-    return ModuleNotFoundError(f"pictures and videos need {error.name}: {remedy}", name=error.name)
+    return missing(f"pictures and videos need {error.name}", error.name, "video")
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:

@@ -24,6 +24,7 @@ from memory_maze.data.tracks import (
     tracks_of_arrays,
     tracks_of_scenes,
 )
+from memory_maze.extras import install_command
 
 
 def walk(places, layout=None, objects=((0.5, 0.5),), actions=None, rewards=None):
@@ -265,7 +266,7 @@ def test_pictures_need_extras(tmp_path, module):
     write_set(tmp_path)
     result = run_without(module, ["inspect", str(tmp_path), "--out", str(tmp_path / "out")])
     assert result.returncode == 1
-    assert "memory-maze[video,plots]" in result.stderr
+    assert install_command("video,plots") in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -17,6 +17,7 @@ from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.export_command import Export
 from memory_maze.data.minari import export
 from memory_maze.data.npz import pack_trajectory
+from memory_maze.extras import install_command
 
 NAME = "memory-maze/9x9-random-v0"
 STEPS = 5
@@ -228,4 +229,4 @@ def test_without_minari():
         "export(None, 'x-v0')"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert 'pip install "memory-maze[minari]"' in result.stderr
+    assert install_command("minari") in result.stderr

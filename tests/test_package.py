@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import memory_maze
+from memory_maze.extras import install_command
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,14 +27,14 @@ def test_importing_loads_no_extra():
 @pytest.mark.parametrize(
     ("module", "code", "remedy"),
     [
-        ("pygame", "from memory_maze.adapters.window import Window; Window(4)", "memory-maze[play]"),
-        ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "memory-maze[video]"),
+        ("pygame", "from memory_maze.adapters.window import Window; Window(4)", "[play]"),
+        ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "[video]"),
         (
             "mujoco",
             "from memory_maze.simulation import Simulation; Simulation(engine='mujoco')",
-            'engine="mujoco" needs MuJoCo: pip install "memory-maze[mujoco]"',
+            f'engine="mujoco" needs MuJoCo: {install_command("mujoco")}, or',
         ),
-        ("mujoco", "import memory_maze.compare.report", "memory-maze[mujoco]"),
+        ("mujoco", "import memory_maze.compare.report", "[mujoco]"),
         ("equinox", "from memory_maze.cli import main; main(['train', 'impala', '--out', 'x'])", "[train]"),
         ("safetensors", "from memory_maze.cli import main; main(['export-agent', 'x', 'y'])", "[train]"),
         (
@@ -41,7 +42,7 @@ def test_importing_loads_no_extra():
             "from memory_maze.cli import main; main(['evaluate', 'x', '--video', 'y.mp4'])",
             "[video]",
         ),
-        ("huggingface_hub", "from memory_maze import data; data.load('hub:a/b')", "memory-maze[hub]"),
+        ("huggingface_hub", "from memory_maze import data; data.load('hub:a/b')", install_command("hub")),
     ],
 )
 def test_missing_extras_name_the_remedy(module, code, remedy):
@@ -71,7 +72,7 @@ def test_commands_without_mujoco():
     result = run(f"{block}main(['compare-engines'])")
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
-    assert "memory-maze[mujoco]" in result.stderr
+    assert install_command("mujoco") in result.stderr
     result = run(f"{block}main(['info'])")
     assert result.returncode == 0, result.stderr
 

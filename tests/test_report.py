@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from memory_maze.cli import main
+from memory_maze.extras import install_command
 from memory_maze.report import figures, tables
 from memory_maze.report.engines import compare
 from memory_maze.report.scores import find_results, group, make_rows
@@ -331,7 +332,7 @@ def test_the_table_needs_no_extra_and_figures_name_theirs(results, tmp_path):
     )
     assert report.returncode == 1
     assert len(report.stderr.splitlines()) == 1
-    assert 'pip install "memory-maze[plots]"' in report.stderr
+    assert install_command("plots") in report.stderr
 
 
 def test_runs_of_the_former_loss_are_told_apart(tmp_path):

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-
-try:
-    import jax
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'batches of mazes need jax: pip install "memory-maze[jax]", or pass vectorization_mode="async"',
-        name="jax",
-    ) from error
+import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv

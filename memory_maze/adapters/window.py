@@ -6,6 +6,8 @@ import warnings
 
 import numpy as np
 
+from memory_maze.extras import missing
+
 WINDOW_PIXELS = 768
 
 
@@ -16,9 +18,7 @@ class Window:
         try:
             import pygame
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                'render_mode="human" needs pygame: pip install "memory-maze[play]"', name="pygame"
-            ) from error
+            raise missing('render_mode="human" needs pygame', "pygame", "play") from error
         self._pygame = pygame
         if not _has_screen():
             warnings.warn("there is no screen: the window is not shown", stacklevel=2)

@@ -7,6 +7,8 @@ from typing import Literal
 
 import tyro
 
+from memory_maze.extras import missing
+
 
 @dataclasses.dataclass(frozen=True)
 class Collect:
@@ -30,13 +32,13 @@ class Collect:
     format: Literal["scenes", "npz"] = "scenes"
     """scenes: small, pictures are drawn when read. npz: the paper's files, one for each trajectory."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    """What simulates and draws; MuJoCo needs the extra [mujoco]."""
     seed: int = 0
     """Seed of the first maze and of the policy."""
     shard: int | None = None
     """Trajectories that are made together; what is lost at most when it is killed. Few go to more workers."""
     ray: str | None = None
-    """Address of a Ray cluster to spread the work over, or "auto"; needs `pip install "memory-maze[ray]"`."""
+    """Address of a Ray cluster to spread the work over, or "auto"; needs the extra [ray]."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -57,7 +59,7 @@ class Collect:
             shard=self.shard,
         )
         if self.ray is not None and importlib.util.find_spec("ray") is None:
-            raise ModuleNotFoundError('this needs ray: pip install "memory-maze[ray]"', name="ray")
+            raise missing("this needs ray", "ray", "ray")
         run_collection(self.out, manifest, Console(), self.ray)
 
 

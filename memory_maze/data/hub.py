@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from memory_maze.data.schema import DataError
+from memory_maze.extras import missing
 from memory_maze.files import cache_folder, replacing
 
 if TYPE_CHECKING:
@@ -137,9 +138,7 @@ def _download(wanted: Name) -> Path:
     try:
         from huggingface_hub import HfApi
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'this needs huggingface_hub: pip install "memory-maze[hub]"', name=error.name
-        ) from error
+        raise missing("this needs huggingface_hub", error.name, "hub") from error
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     with _explaining(wanted):

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from memory_maze.extras import missing
+
 console = Console()
 _SHOWN = 20  # of the problems; all are in the JSON file
 
@@ -25,7 +27,7 @@ class Inspect:
     """File for the figures and everything that is wrong."""
     out: Path | None = None
     """Folder for pictures: trajectories with maps, diagrams, a video. By default there are none: checking
-    needs no extras and no program to be compiled. Needs `pip install "memory-maze[video,plots]"`."""
+    needs no extras and no program to be compiled. Pictures need the extras [video,plots]."""
 
     def run(self) -> None:
         from memory_maze.data import hub
@@ -108,6 +110,4 @@ def _require_extras() -> None:
     """Before minutes of checking, not after."""
     for module in ("imageio", "imageio_ffmpeg", "PIL", "matplotlib"):
         if importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(
-                f'pictures need {module}: pip install "memory-maze[video,plots]"', name=module
-            )
+            raise missing(f"pictures need {module}", module, "video,plots")

@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import KEYS
+from memory_maze.extras import missing
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
 from memory_maze.tasks import TASKS, make_task
@@ -77,9 +78,7 @@ def _find_place(name: str) -> Path:
         from minari.dataset.minari_dataset import parse_dataset_id
         from minari.storage import get_dataset_path
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'this needs minari: pip install "memory-maze[minari]"', name=error.name
-        ) from error
+        raise missing("this needs minari", error.name, "minari") from error
 
     try:
         parse_dataset_id(name)

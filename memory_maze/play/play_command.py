@@ -26,7 +26,7 @@ class Play:
     pace: float = PACE
     """Steps a second at first; + and - change it."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs `pip install "memory-maze[mujoco]"` and OpenGL."""
+    """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
     out: Path = Path("recordings")
     """Folder for the recordings."""
     resolution: int = 384

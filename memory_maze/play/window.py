@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.extras import missing
 from memory_maze.play.recordings import Played
 from memory_maze.play.sitting import AGENT_PIXELS, Settings, Sitting, Stage
 from memory_maze.scenario import COLOR_NAMES, COLORS
@@ -328,9 +329,7 @@ def _import_pygame() -> Any:
     try:
         import pygame
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'playing in a window needs pygame: pip install "memory-maze[play]"', name="pygame"
-        ) from error
+        raise missing("playing in a window needs pygame", "pygame", "play") from error
     return pygame
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from memory_maze.engine.types import State
+from memory_maze.extras import missing
 from memory_maze.training.names import CONFIG
 
 POLICIES = ("oracle", "explorer", "random")
@@ -136,9 +137,7 @@ def _load_agent(folder: Path) -> Policy:
         from memory_maze.agents.impala import Agent
         from memory_maze.training.run import load_network
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'trained agents need {error.name}: pip install "memory-maze[train]"', name=error.name
-        ) from error
+        raise missing(f"trained agents need {error.name}", error.name, "train") from error
     try:
         return Agent(load_network(folder)[0])
     except (SafetensorError, KeyError, TypeError) as error:

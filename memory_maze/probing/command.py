@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import tyro
 
+from memory_maze.extras import missing
+
 
 @dataclasses.dataclass(frozen=True)
 class Probing:
@@ -58,8 +60,7 @@ class Probing:
         try:
             from memory_maze.probing.session import make_run, probe
         except ModuleNotFoundError as error:
-            remedy = 'pip install "memory-maze[train]"'
-            raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+            raise missing(f"probing needs {error.name}", error.name, "train") from error
         console = Console()
         run = make_run(
             self.model,

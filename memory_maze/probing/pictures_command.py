@@ -5,6 +5,8 @@ from pathlib import Path
 
 import tyro
 
+from memory_maze.extras import missing
+
 
 @dataclasses.dataclass(frozen=True)
 class ProbePictures:
@@ -37,8 +39,7 @@ class ProbePictures:
             from memory_maze.probing.answers import ask, load_run
             from memory_maze.probing.pictures import write_answers, write_strip
         except ModuleNotFoundError as error:
-            remedy = 'pip install "memory-maze[train]"'
-            raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+            raise missing(f"probing needs {error.name}", error.name, "train") from error
         dataset = data.load(self.data, "eval")
         answers = ask(*load_run(self.run_folder, dataset), dataset, self.trajectory)
         if self.out.suffix == ".png":

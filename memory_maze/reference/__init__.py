@@ -5,7 +5,9 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "mujoco":
         raise
+    from memory_maze.extras import install_command
+
     raise ModuleNotFoundError(
-        'engine="mujoco" needs MuJoCo: pip install "memory-maze[mujoco]", or [reference] for exact episodes',
+        f'engine="mujoco" needs MuJoCo: {install_command("mujoco")}, or [reference] for exact episodes',
         name="mujoco",
     ) from None

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
+from memory_maze.extras import missing
+
 console = Console()
 
 
@@ -27,7 +29,7 @@ class Report:
     --recordings."""
     out: Path | None = None
     """Folder for tables (online.md), plain data (online.json), and figures (online-curves.png, ...), named
-    after what is reported; or for index.html. Needs `pip install "memory-maze[plots]"`."""
+    after what is reported; or for index.html. Needs the extra [plots]."""
     results: Path = Path("results")
     """Folder with online, probing and the files of benchmarks."""
     recordings: Path = Path("recordings")
@@ -40,9 +42,7 @@ class Report:
 
     def run(self) -> None:
         if self.out is not None and importlib.util.find_spec("matplotlib") is None:
-            raise ModuleNotFoundError(
-                'figures need matplotlib: pip install "memory-maze[plots]"', name="matplotlib"
-            )
+            raise missing("figures need matplotlib", "matplotlib", "plots")
         reports = {
             "online": self._report_online,
             "probing": self._report_probing,

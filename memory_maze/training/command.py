@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
+from memory_maze.extras import missing
+
 _DEFAULTS: dict[str, Any] = {"steps": 100_000_000, "layouts": None, "evaluate": 100}
 _TINY: dict[str, Any] = {"steps": 512, "layouts": 64, "evaluate": 5}
 
@@ -62,9 +64,9 @@ class Train:
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
             from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result
+            from memory_maze.training.run import Run  # noqa: F401 as what it needs may be missing
         except ModuleNotFoundError as error:
-            remedy = 'pip install "memory-maze[train]"'
-            raise ModuleNotFoundError(f"training needs {error.name}: {remedy}", name=error.name) from error
+            raise missing(f"training needs {error.name}", error.name, "train") from error
         if not self.distributed and self.hosts is None:
             on_cpu = override(PRESETS[self.preset or "small"], self.set)
             use_cores(on_cpu.environments, on_cpu.sequences)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from memory_maze.extras import missing
+
 
 @dataclasses.dataclass(frozen=True)
 class ExportAgent:
@@ -31,9 +33,7 @@ def export_agent(source: Path, out: Path) -> int:
 
         from memory_maze.training.checkpoint import read_config
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'agents need {error.name}: pip install "memory-maze[train]"', name=error.name
-        ) from error
+        raise missing(f"agents need {error.name}", error.name, "train") from error
     import numpy as np
 
     from memory_maze.files import replacing

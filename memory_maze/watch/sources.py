@@ -21,6 +21,7 @@ from memory_maze.data.inspect import Part, find_parts, read_part
 from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, from_recording, read_scenes, to_scenario
 from memory_maze.data.schema import DataError
+from memory_maze.extras import missing
 from memory_maze.machine import short_name
 from memory_maze.play.recordings import EPISODES, Played, RecordingError, read_recordings
 from memory_maze.policies import POLICIES, agent_names, agent_task, find_agent, load_policy
@@ -359,8 +360,7 @@ def _ask(folder: Path, place: str, index: int, name: str) -> Trace:
     try:
         from memory_maze.probing.answers import ask, load_run
     except ModuleNotFoundError as error:
-        remedy = 'pip install "memory-maze[train]"'
-        raise ModuleNotFoundError(f"probing needs {error.name}: {remedy}", name=error.name) from error
+        raise missing(f"probing needs {error.name}", error.name, "train") from error
     dataset = data.load(place, "eval")
     answers = ask(*load_run(folder, dataset), dataset, index)
     if dataset.scenes is None:

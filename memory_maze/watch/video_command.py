@@ -37,7 +37,7 @@ class Video:
     fps: int = 12
     """Pictures a second."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What agents play on; MuJoCo needs `pip install "memory-maze[mujoco]"`."""
+    """What agents play on; MuJoCo needs the extra [mujoco]."""
     data: str | None = None
     """The data set that a probing run answers about."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from memory_maze.extras import missing
 from memory_maze.tasks import PACE, TASKS
 
 console = Console()
@@ -56,8 +57,7 @@ class Serve:
 
             from memory_maze.web.app import Settings, make_app
         except ModuleNotFoundError as error:
-            remedy = 'pip install "memory-maze[serve]"'
-            raise ModuleNotFoundError(f"the page needs {error.name}: {remedy}", name=error.name) from error
+            raise missing(f"the page needs {error.name}", error.name, "serve") from error
         from memory_maze.tasks import parse_task
 
         for task in self.tasks:
