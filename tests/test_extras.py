@@ -1,8 +1,11 @@
 """Remedies for missing extras: commands that leave the package as it is."""
 
+import functools
+import http.server
 import json
 import subprocess
 import sys
+import threading
 import venv
 from pathlib import Path
 
@@ -80,18 +83,31 @@ def test_no_remedy_stands_anywhere_else():
             assert "memory-maze[" not in path.read_text(), path
 
 
+@pytest.fixture
+def repository(tmp_path):
+    """The address of a copy of this one, as a plain folder on a web server."""
+    subprocess.run(["git", "clone", "-q", "--bare", ROOT, tmp_path / "maze.git"], check=True)
+    subprocess.run(["git", "update-server-info"], cwd=tmp_path / "maze.git", check=True)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"git+http://127.0.0.1:{server.server_port}/maze.git"
+        server.shutdown()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "editable", "git", "wheel", "index"])
-def test_pip_takes_the_remedy(tmp_path, kind):
+def test_pip_takes_the_remedy(tmp_path, kind, request):
     """In an environment where the package is really installed that way; extras are not downloaded."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = str(tmp_path / "venv" / "bin" / "python")
     if kind in ("wheel", "index"):
         subprocess.run([python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True)
+    repository = request.getfixturevalue("repository") if kind == "git" else ""
     sources = {
         "folder": [str(ROOT)],
         "editable": ["-e", str(ROOT)],
-        "git": [f"git+file://{ROOT}"],
+        "git": [repository],
         "wheel": map(str, tmp_path.glob("*.whl")),
         "index": ["--no-index", "--find-links", str(tmp_path), f"memory-maze=={VERSION}"],
     }
@@ -106,13 +122,12 @@ def test_pip_takes_the_remedy(tmp_path, kind):
         check=True,
     )
     command = told.stdout.strip()
-    origin = {"wheel": str(tmp_path), "index": VERSION}.get(kind, str(ROOT))
-    assert origin in command
+    origins = {"git": repository, "wheel": str(tmp_path), "index": VERSION}
+    assert origins.get(kind, str(ROOT)) in command
     result = subprocess.run(
         f"{python} -m {command} --no-deps --dry-run", shell=True, capture_output=True, text=True
     )
     assert result.returncode == 0, (command, result.stderr)
     said = result.stdout + result.stderr
     assert "does not provide the extra" not in said, said
-    done = (f"Would install memory-maze-{VERSION}", "already satisfied", "already installed")
-    assert any(text in said for text in done), said
+    assert "memory-maze-1." not in said, said
