@@ -1,5 +1,6 @@
 """The README's examples run, and its figures are those of the result files."""
 
+import json
 import re
 import subprocess
 import sys
@@ -89,3 +90,33 @@ def test_figures_are_those_of_the_result_files(monkeypatch):
 
     for page in PAGES:
         assert fill(page) == (ROOT / page).read_text(), "run: python benchmarks/documents.py"
+
+
+def read_means(folder, target, task):
+    """By model."""
+    files = [json.loads(path.read_text()) for path in (ROOT / "results" / folder).glob("*.json")]
+    return {
+        one["title"]: one["evaluation"][target]["mean"]
+        for one in files
+        if one["task"] == task and target in one["evaluation"]
+    }
+
+
+def test_what_pages_say_of_results_is_so():
+    """Sentences of the README, docs/probing.md and docs/training.md that rank results."""
+    walls = read_means("probing", "walls", "15x15")
+    assert max(walls.values()) < walls["Constant baseline"] + 0.2, (
+        "in 15x15 none has learned anything of walls"
+    )
+    small = read_means("probing-small", "objects", "15x15")
+    assert min(small, key=small.get) == "Supervised oracle", "by far"
+    remembering = [small[name] for name in ("RSSM", "RSSM (TBTT)", "VAE+GRU (TBTT)")]
+    assert small["Supervised oracle"] + 10 < min(remembering)
+    assert max(remembering) < small["VAE (no memory)"] < small["Constant baseline"]
+    assert max(remembering) - min(remembering) < 2, "too near each other for an order"
+    small_walls = read_means("probing-small", "walls", "15x15")
+    constant = small_walls["Constant baseline"]
+    assert min(small_walls, key=small_walls.get) == "Supervised oracle", "and the supervised one worse"
+    assert all(
+        abs(mean - constant) < 0.1 for name, mean in small_walls.items() if name != "Supervised oracle"
+    )

@@ -517,15 +517,18 @@ def test_the_papers_order_is_counted_from_the_scores():
     full = {"preset": "paper"}
     made = [
         make_result("RSSM", walls=89.0, objects=8.0, **full),
-        make_result("VAE+GRU (TBTT)", walls=88.0, objects=9.0, **full),
+        make_result("VAE+GRU (TBTT)", walls=88.5, objects=9.0, **full),
         make_result("VAE (no memory)", walls=84.0, objects=17.0, **full),
         make_result("VAE (no memory)", walls=99.0, objects=1.0),  # a small one is none of the paper's
         make_result("RSSM", walls=99.0, objects=1.0, changes={"recurrent": 64}, **full),
     ]
     assert probing.describe_order(group(made)) == (
-        "Pairs of models that come in the paper's order: 9x9 walls 2 of 3 (not RSSM and VAE+GRU (TBTT)), "
-        "9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
-    )
+        "Pairs of models that come in the paper's order, of those that are further apart than two standard "
+        "errors: 9x9 walls 2 of 2, 9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
+    )  # half a percent of the walls is less than twice sqrt(2) * 0.4
     made[0]["evaluation"]["objects"]["mean"] = 10.0
     assert probing.describe_order(group(made)).endswith("9x9 objects 3 of 3.")
+    assert probing.describe_order(group([made[0], made[0] | {"title": "RSSM (TBTT)"}])).endswith(
+        "9x9 walls none are apart, 9x9 objects none are apart."
+    )
     assert probing.describe_order(group(made[:1])) == ""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -90,6 +91,10 @@ class Cell:
     """What the error is of: the standard deviation over runs, or the standard error over trajectories."""
     runs: int
     trajectories: int | None
+
+    @property
+    def standard_error(self) -> float:
+        return (self.error or 0.0) / (math.sqrt(self.runs) if self.over == "runs" else 1)
 
     @property
     def spread(self) -> Spread | None:
@@ -329,11 +334,19 @@ def describe_order(groups: Sequence[Group]) -> str:
     for benchmark in sort_benchmarks({benchmark for cells in ours.values() for benchmark in cells}):
         titles = [title for title, cells in ours.items() if benchmark in cells]
         pairs = list(itertools.combinations(titles, 2))
-        swapped = [pair for pair in pairs if _are_swapped(*pair, ours, benchmark)]
-        if pairs:
-            others = f" (not {'; '.join(map(' and '.join, swapped))})" if swapped else ""
-            words.append(f"{' '.join(benchmark)} {len(pairs) - len(swapped)} of {len(pairs)}{others}")
-    return f"Pairs of models that come in the paper's order: {', '.join(words)}." if words else ""
+        if not pairs:
+            continue
+        apart = [pair for pair in pairs if _are_apart(*(ours[title][benchmark] for title in pair))]
+        swapped = [pair for pair in apart if _are_swapped(*pair, ours, benchmark)]
+        others = f" (not {'; '.join(map(' and '.join, swapped))})" if swapped else ""
+        count = f"{len(apart) - len(swapped)} of {len(apart)}{others}" if apart else "none are apart"
+        words.append(f"{' '.join(benchmark)} {count}")
+    if not words:
+        return ""
+    return (
+        "Pairs of models that come in the paper's order, of those that are further apart than two standard "
+        f"errors: {', '.join(words)}."
+    )
 
 
 def _find_entries(groups: Sequence[Group]) -> dict[str, dict[Benchmark, Cell]]:
@@ -347,6 +360,11 @@ def _find_entries(groups: Sequence[Group]) -> dict[str, dict[Benchmark, Cell]]:
             cells = {benchmark: make_cell(one.evaluations(benchmark)) for benchmark in one.benchmarks}
             found[one.title] = found.get(one.title, {}) | cells
     return found
+
+
+def _are_apart(one: Cell, other: Cell) -> bool:
+    """By more than two standard errors of their difference."""
+    return abs(one.mean - other.mean) > 2 * math.hypot(one.standard_error, other.standard_error)
 
 
 def _are_swapped(one: str, other: str, ours: dict[str, dict[Benchmark, Cell]], benchmark: Benchmark) -> bool:
