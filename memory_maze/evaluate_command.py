@@ -152,9 +152,16 @@ def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
 
     if hash_weights(folder) != report["weights"]:
         console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)
-    elif report["task"] != own:
+        return
+    if report["task"] != own:
         console.print(f"{folder / RESULT} stays as it is: the agent was trained in {own}", soft_wrap=True)
-    elif add_evaluation(folder, report):
+        return
+    try:
+        added = add_evaluation(folder, report)
+    except OSError as error:  # a run of somebody else
+        console.print(f"not added: {error}", soft_wrap=True)
+        return
+    if added:
         console.print(f"added to: {folder / RESULT}", soft_wrap=True)
     else:
         console.print(f"{folder / RESULT} stays as it is: it has more episodes already", soft_wrap=True)

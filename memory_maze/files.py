@@ -24,8 +24,12 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     When the block has ended, what was written survives a power failure.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=_ENDING + path.suffix)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ending = _ENDING + path.suffix
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=ending)
+    except OSError as error:
+        raise OSError(f"{path}: it cannot be written ({error.strerror})") from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -33,7 +37,8 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
         temporary.chmod(0o666 & ~_umask())
         _sync(temporary)  # or after a power failure there would be the new name without its content
         os.replace(temporary, path)
-        _sync(path.parent)
+        with contextlib.suppress(OSError):  # not all file systems can
+            _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import equinox as eqx
 import imageio.v2 as imageio
@@ -31,6 +33,7 @@ from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
+from memory_maze.training.log import read_metrics
 from memory_maze.training.stopping import RunStoppedError
 
 STEPS = 40  # of a trajectory
@@ -591,6 +594,32 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sets, tmp_path):
     steps = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["steps"]
     main([*words, "--steps", str(steps + 2)])
     assert read_result(out)["training"]["steps"] == steps + 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_random_moments_it_learns_the_same(sets, tmp_path):
+    words = ["probe", "vae-gru", "--preset", "debug", "--data", str(sets[0].path), "--steps", "60"]
+    words += ["--log-every", "0", "--save-every", "0", "--trajectories", "2", "--out"]
+    command = [sys.executable, "-m", "memory_maze", *words]
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    moments = random.Random(3)
+    progress = []
+    for _ in range(6):
+        process = subprocess.Popen([*command, tmp_path / "killed"], stdout=subprocess.DEVNULL)
+        while process.poll() is None and len(read_metrics(tmp_path / "killed")) <= max(progress, default=0):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.4))
+        process.kill()
+        process.wait()
+        progress.append(len(read_metrics(tmp_path / "killed")))
+    assert progress[-1] < 60, "it was killed to the end"
+    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
+    results = [read_result(tmp_path / name) for name in ("whole", "killed")]
+    assert results[1]["evaluation"] == results[0]["evaluation"]
+    lines = [read_metrics(tmp_path / name) for name in ("whole", "killed")]
+    assert [line["steps"] for line in lines[1]] == list(range(1, 61))
+    assert [line["loss_model"] for line in lines[1]] == [line["loss_model"] for line in lines[0]]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"kind": "online", "format": 1}', b"[1]"])

@@ -1,16 +1,18 @@
 """What comes of a run: its result file, the evaluation of its agent, and the agent alone."""
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
+import tempfile
 
 import imageio.v2 as imageio
 import jax
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Sampler, policies, tasks
+from memory_maze import TASKS, Sampler, evaluate_command, policies, tasks
 from memory_maze.agents.presets import PRESETS
 from memory_maze.cli import main
 from memory_maze.engine.bank import draw_scenario, is_held_out
@@ -125,6 +127,18 @@ def test_a_run_that_another_process_trains_is_left_alone_but_read_and_evaluated(
         assert load_policy(str(run))
         assert add_evaluation(run, make_report(run, engine="mujoco"))
     assert len(read_result(run)["evaluations"]) == 2
+
+
+def test_a_run_of_somebody_else_is_evaluated_and_left_as_it_is(run, monkeypatch, capsys):
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    before = (run / "result.json").read_bytes()
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    evaluate_command._note(run, make_report(run, engine="mujoco"), "9x9")
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert f"not added: {run / 'result.json'}: it cannot be written (Permission denied)" in printed
+    assert (run / "result.json").read_bytes() == before
 
 
 def test_each_engine_has_one_evaluation_of_the_present_weights(run):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import random
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers
+from safetensors.numpy import load_file
 
 from memory_maze import TASKS
 from memory_maze.agents import impala
@@ -365,6 +367,33 @@ def test_ctrl_c_saves(tmp_path):
     assert "stopped: saved after" in errors
     assert "run it again to go on" in errors
     assert list((tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_random_moments_it_learns_the_same(tmp_path):
+    words = ["train", "impala", "--preset", "debug", "--layouts", "64", "--steps", str(100 * 16)]
+    words += ["--log-every", "0", "--save-every", "0", "--evaluate", "0", "--out"]
+    command = [sys.executable, "-m", "memory_maze", *words]
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    moments = random.Random(3)
+    progress = []
+    for _ in range(6):
+        process = subprocess.Popen([*command, tmp_path / "killed"], stdout=subprocess.DEVNULL)
+        while process.poll() is None and len(read_metrics(tmp_path / "killed")) <= max(progress, default=0):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.4))
+        process.kill()
+        process.wait()
+        progress.append(len(read_metrics(tmp_path / "killed")))
+    assert progress[-1] < 100, "it was killed to the end"
+    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
+    results = [load_file(tmp_path / name / "agent.safetensors") for name in ("whole", "killed")]
+    for name, array in results[0].items():
+        np.testing.assert_array_equal(results[1][name], array, err_msg=name)
+    lines = [read_metrics(tmp_path / name) for name in ("whole", "killed")]
+    assert [line["steps"] for line in lines[1]] == [16 * (1 + index) for index in range(100)]
+    assert [line["loss_total"] for line in lines[1]] == [line["loss_total"] for line in lines[0]]
 
 
 def test_values_are_overridden_by_name():
