@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -21,11 +21,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from memory_maze.play.recordings import check_name
 from memory_maze.sampler import MAX_SEED
-from memory_maze.tasks import PACE, TASKS, parse_task
+from memory_maze.tasks import PACE, TASKS, Task, parse_task
 from memory_maze.web.board import list_paper, make_board
 from memory_maze.web.guard import Bucket, Buckets, Guard
 from memory_maze.web.live import RESOLUTIONS, Page
-from memory_maze.web.lobby import FullError, Lobby
+from memory_maze.web.lobby import FullError, Lobby, NoGameError
 from memory_maze.web.store import DONE, SAVED, Episode, Player, Store
 from memory_maze.web.watching import Library, watch_routes
 
@@ -157,20 +157,22 @@ class Site:
             raise BadRequestError(f"the sizes are {', '.join(self._settings.tasks)}")
         if not self._starts.take(player.id):
             raise HTTPException(429, "too many episodes begun: wait some minutes")
-        task = parse_task(asked["task"])
-        seed = self._choose_seed(player, task, asked["practice"])
+        task, practice = parse_task(asked["task"]), asked["practice"]
+
+        def choose() -> Episode:
+            seed = self._choose_seed(player, task, practice)
+            return self._store.begin(player.id, task, seed, practice, self._settings.pace)
+
         try:
-            await self._lobby.leave(player.id)
-            episode = self._store.begin(player.id, task, seed, asked["practice"], self._settings.pace)
-            self._lobby.join(player.id)
+            episode = await self._lobby.begin(player.id, choose)
         except FullError as error:
             raise HTTPException(503, str(error)) from error
         return JSONResponse(_describe_episode(episode), 201)
 
-    def _choose_seed(self, player: Player, task: Any, practice: bool) -> int:
+    def _choose_seed(self, player: Player, task: Task, practice: bool) -> int:
         if self._settings.seed is None or practice:
             return random.SystemRandom().randrange(MAX_SEED)
-        return self._settings.seed + self._store.count(player.id, task, practice)
+        return (self._settings.seed + self._store.count(player.id, task, practice)) % (MAX_SEED + 1)
 
     async def board(self, request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(make_board, self._store, self._settings.tasks))
@@ -179,16 +181,17 @@ class Site:
         """The player's open game, over a socket."""
         player = self.find_player(socket)
         await socket.accept()
-        if player is None or self._store.open_episode(player.id) is None:
+        page = Page(socket.send_bytes, socket.close)
+        try:
+            if player is None:
+                raise NoGameError
+            live = await self._lobby.join(player.id, page)
+        except NoGameError:
             await socket.close(4404, "there is no game: begin one")
             return
-        try:
-            live = self._lobby.join(player.id)
         except FullError as error:
             await socket.close(4503, str(error))
             return
-        page = Page(socket.send_bytes, lambda: socket.close(4409, "the game is open on another page"))
-        live.attach(page)
         messages = Bucket(MESSAGES, 2 * MESSAGES)
         try:
             while True:
@@ -197,7 +200,8 @@ class Site:
                     raise BadRequestError("too many messages")
                 _obey(live, parse_message(text))
         except BadRequestError as error:
-            await socket.close(1008, str(error)[:120])
+            with contextlib.suppress(RuntimeError):  # it was closed already
+                await socket.close(1008, str(error)[:120])
         except (WebSocketDisconnect, KeyError, RuntimeError):
             pass  # it is gone, or it sent what is no text
         finally:
@@ -238,7 +242,7 @@ async def _read_json(request: Request, kinds: dict[str, type]) -> dict[str, Any]
         data = json.loads(await request.body())
         if data.keys() != kinds.keys() or any(type(data[key]) is not kind for key, kind in kinds.items()):
             raise ValueError("other values")
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError, RecursionError, ClientDisconnect) as error:
         raise BadRequestError(f"send JSON with {', '.join(kinds)}") from error
     return data
 
@@ -258,7 +262,7 @@ def _describe_episode(episode: Episode) -> dict[str, Any]:
         "task": episode.task.name,
         "practice": episode.practice,
         "score": episode.score,
-        "steps": len(episode.actions),
+        "steps": episode.steps,
         "started": episode.started,
     }
 

@@ -1,28 +1,27 @@
 """The score board: players beside the paper's Human, Oracle and agents."""
 
 import collections
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from memory_maze import paper
 from memory_maze.tasks import TASKS
-from memory_maze.web.store import DONE, SAVED, Store
+from memory_maze.web.store import Standing, Store
 
 _KINDS = {"Oracle": "oracle", "Human": "human"}
 
 
 def make_board(store: Store, tasks: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Rows of each size by their mean score, the best first; counted episodes alone."""
-    names = store.names()
-    scores: dict[tuple[str, int], list[int]] = collections.defaultdict(list)
-    for episode in store.episodes(DONE, SAVED):
-        if not episode.practice:
-            scores[episode.task.name, episode.player].append(episode.score)
+    standings: dict[tuple[str, int], list[Standing]] = collections.defaultdict(list)
+    for one in store.standings():
+        standings[one.task.name, one.player].append(one)
     rows: dict[str, list[dict[str, Any]]] = {task: list_paper(task) for task in tasks}
-    for (task, player), values in scores.items():
-        figures = {"mean": statistics.fmean(values), "best": max(values), "episodes": len(values)}
-        rows.setdefault(task, []).append({"name": names[player], "kind": "player"} | figures)
+    for (task, _), some in standings.items():
+        count = sum(one.episodes for one in some)
+        figures = {"mean": sum(one.total for one in some) / count, "best": max(one.best for one in some)}
+        row = {"name": some[0].name, "kind": "player", **figures, "episodes": count}
+        rows.setdefault(task, []).append(row)
     return {task: sorted(some, key=lambda row: -row["mean"]) for task, some in rows.items()}
 
 

@@ -21,11 +21,14 @@ from memory_maze.web.store import DONE, Episode, Store
 
 RESOLUTIONS = (64, 256)  # the agent's own picture, and one for people
 PATIENCE = 2.0  # seconds that a page may lag behind, before its game waits for it
+ABSENCE = 30.0  # seconds without a page, after which a game gives its place to one that needs it
+MOVED = 4409, "the game is open on another page"
+FAILED = 1011, "the game has failed: it goes on from what is stored"
 FORWARD, LEFT, RIGHT = 1, 2, 4  # bits of the keys that are held
 
 log = logging.getLogger("memory_maze.web")
 Send = Callable[[bytes], Awaitable[None]]
-Close = Callable[[], Awaitable[None]]
+Close = Callable[[int, str], Awaitable[None]]
 Finish = Callable[["Live"], Awaitable[None]]
 
 
@@ -35,7 +38,7 @@ class Page:
 
     send: Send
     close: Close
-    """Called when another page takes its place."""
+    """Called with a code and a reason when it will be sent no more."""
     resolution: int = RESOLUTIONS[-1]
     seen: int = 0
     """The newest picture that it has shown."""
@@ -60,8 +63,12 @@ class Live:
         self._changed = asyncio.Event()
         self._game: Game | None = None
         self._count = 0  # of pictures sent, pauses included
+        self._step: asyncio.Future[None] | None = None
+        self._handed_over = False
+        self._closing: set[asyncio.Task] = set()
+        self._unseen_since: float | None = time.monotonic()
         self._task = asyncio.create_task(self._play())
-        self._task.add_done_callback(_note_failure)
+        self._task.add_done_callback(self._note_failure)
 
     @property
     def game(self) -> Game:
@@ -72,18 +79,23 @@ class Live:
     def finished(self) -> bool:
         return self._task.done()
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether no page has shown it for a while."""
+        return self._unseen_since is not None and time.monotonic() - self._unseen_since > ABSENCE
+
     def attach(self, page: Page) -> None:
         """Shows the game on a page, and no longer on another one; it waits for its player."""
-        if self._page is not None:
-            self._closing = asyncio.create_task(_close(self._page))
+        self._dismiss(*MOVED)
         page.seen = self._count
         self._page, self._held, self._tapped, self._paused = page, 0, 0, True
+        self._unseen_since = None
         self._changed.set()
 
     def detach(self, page: Page) -> None:
         """The page is gone."""
         if self._page is page:
-            self._page = None
+            self._page, self._unseen_since = None, time.monotonic()
             self._changed.set()
 
     def press(self, keys: int) -> None:
@@ -107,16 +119,21 @@ class Live:
             self._page.seen = min(picture, self._count)
 
     async def stop(self) -> None:
-        """Ends the clock; the episode can be gone on with later."""
+        """Ends the clock; the episode can be gone on with later. What was stored is all that will be."""
+        self._dismiss(*MOVED)
         self._task.cancel()
         await asyncio.wait([self._task])
-        if self._game is not None:
+        if self._step is not None:
+            await asyncio.wait([self._step])
+        if self._game is not None and self._game.over:
+            await self._hand_over()
+        elif self._game is not None:
             self._game.close()
 
     async def _play(self) -> None:
         loop = asyncio.get_running_loop()
         episode = self.episode
-        self._game = await loop.run_in_executor(self._threads, _make_game, episode)
+        self._game = await loop.run_in_executor(self._threads, make_game, episode, self._store)
         while not self.game.over:
             if not await self._wait_for_player():
                 continue
@@ -126,14 +143,21 @@ class Live:
                 await asyncio.sleep(due - loop.time())
                 if not self._runs:
                     break
-                await loop.run_in_executor(self._threads, self._step)
+                # A step that has begun is stored, whoever stops the clock meanwhile.
+                self._step = loop.run_in_executor(self._threads, self._make_step)
+                await asyncio.shield(self._step)
                 await self._show(due)
                 # A step that came late does not make the next ones early.
                 due = max(due, loop.time() - 1 / episode.pace)
                 if not self._keeps_up:
                     self.pause(True)
-        self._store.set_state(episode.id, DONE)
-        await self._finish(self)
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        if not self._handed_over:
+            self._handed_over = True
+            self._store.set_state(self.episode.id, DONE)
+            await self._finish(self)
 
     @property
     def _runs(self) -> bool:
@@ -152,12 +176,12 @@ class Live:
             await self._changed.wait()
         return self._runs
 
-    def _step(self) -> None:
+    def _make_step(self) -> None:
         keys = self._held | self._tapped
         self._tapped = 0
         action = choose_action(bool(keys & FORWARD), bool(keys & LEFT), bool(keys & RIGHT))
         self.game.step(action)
-        self._store.add_action(self.episode.id, action, self.game.score)
+        self._store.add_action(self.episode.id, action, self.game.score, self.game.over)
 
     async def _show(self, due: float) -> None:
         """Sends the picture of now; a page that is gone is noticed by who reads from it."""
@@ -172,6 +196,20 @@ class Live:
             await asyncio.wait_for(page.send(message), PATIENCE)
         except Exception:  # whatever a broken connection raises; the game waits for the next page
             self.detach(page)
+
+    def _dismiss(self, code: int, reason: str) -> None:
+        """Tells the page that it will be sent no more."""
+        if self._page is not None:
+            closing = asyncio.create_task(_close(self._page, code, reason))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self.detach(self._page)
+
+    def _note_failure(self, task: asyncio.Task) -> None:
+        """The episode is stored as far as it got, and is built again when its page comes back."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a game has failed", exc_info=error)
+            self._dismiss(*FAILED)
 
     def _draw(self, resolution: int, header: dict[str, Any]) -> bytes:
         return pack(describe(self.game, self.episode) | header, encode(self.game.picture(resolution)))
@@ -224,19 +262,14 @@ def pack(header: dict[str, Any], picture: bytes) -> bytes:
     return struct.pack(">I", len(text)) + text + picture
 
 
-def _make_game(episode: Episode) -> Game:
-    return Game(episode.task, episode.seed, resolution=RESOLUTIONS[0], actions=episode.actions)
+def make_game(episode: Episode, store: Store) -> Game:
+    """The game of an episode, as far as it was played."""
+    return Game(episode.task, episode.seed, resolution=RESOLUTIONS[0], actions=store.actions(episode.id))
 
 
-async def _close(page: Page) -> None:
+async def _close(page: Page, code: int, reason: str) -> None:
     with contextlib.suppress(Exception):  # it may be gone already
-        await asyncio.wait_for(page.close(), PATIENCE)
-
-
-def _note_failure(task: asyncio.Task) -> None:
-    """The episode is stored as far as it got, and is built again when its player comes back."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a game has failed", exc_info=error)
+        await asyncio.wait_for(page.close(code, reason), PATIENCE)
 
 
 def make_threads() -> ThreadPoolExecutor:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import save_game
 from memory_maze.tasks import Task
-from memory_maze.web.live import RESOLUTIONS, Live, encode, make_threads
+from memory_maze.web.live import RESOLUTIONS, Live, Page, encode, make_game, make_threads
 from memory_maze.web.store import DONE, SAVED, Episode, Store
 
 log = logging.getLogger("memory_maze.web")
@@ -18,6 +19,10 @@ log = logging.getLogger("memory_maze.web")
 
 class FullError(RuntimeError):
     """As many play as may."""
+
+
+class NoGameError(LookupError):
+    """The player has no open game."""
 
 
 class Lobby:
@@ -33,9 +38,11 @@ class Lobby:
     def __init__(self, store: Store, recordings: Path, most: int, library: Any) -> None:
         self._store, self._recordings, self._most, self._library = store, recordings, most, library
         self._games: dict[int, Live] = {}
+        # What a player asks for on several pages at once is done one after another.
+        self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._threads = make_threads()
         self._saver = ThreadPoolExecutor(1, "saver")  # so that no game waits for it
-        self._saving: set[asyncio.Task] = set()
+        self._ending: set[asyncio.Task] = set()  # episodes that are being saved, games that were abandoned
         self._shown: dict[str, str] = {}
 
     async def start(self, tasks: Sequence[Task]) -> None:
@@ -49,39 +56,69 @@ class Lobby:
 
     async def stop(self) -> None:
         """Stops all clocks, and ends what is being saved."""
-        for live in self._games.values():
+        for live in list(self._games.values()):
             await live.stop()
         self._games.clear()
-        if self._saving:
-            await asyncio.wait(self._saving)
+        while self._ending:
+            await asyncio.wait(self._ending)
         self._threads.shutdown(cancel_futures=True)
         self._saver.shutdown()
 
-    def join(self, player: int) -> Live:
-        """The player's open game, which goes on where it was."""
-        live = self._games.get(player)
-        if live is not None and not live.finished:
-            return live
-        if sum(not other.finished for other in self._games.values()) >= self._most:
-            raise FullError(f"{self._most} people are playing, which is as many as may: try again later")
-        episode = self._store.open_episode(player)
-        if episode is None:
-            raise LookupError("no game is open")
-        self._games[player] = Live(episode, self._store, self._threads, self._finish)
-        return self._games[player]
+    async def begin(self, player: int, choose: Callable[[], Episode]) -> Episode:
+        """The player's new episode, in place of one that is open; nothing changes where there is no room."""
+        async with self._turn(player):
+            self._make_room(player)
+            if (live := self._games.get(player)) is not None:  # whose place is kept meanwhile
+                await live.stop()
+            episode = choose()
+            self._play(episode)
+        return episode
 
-    async def leave(self, player: int) -> None:
-        """Ends the player's game without a result, if there is one."""
-        if (live := self._games.pop(player, None)) is not None:
-            await live.stop()
+    async def join(self, player: int, page: Page) -> Live:
+        """The player's open game on a page; it goes on where it was."""
+        async with self._turn(player):
+            episode = self._store.open_episode(player)
+            if episode is None:
+                raise NoGameError
+            live = self._games.get(player)
+            if live is None or live.finished:
+                self._make_room(player)
+                live = self._play(episode)
+            live.attach(page)
+        return live
+
+    def _turn(self, player: int) -> asyncio.Lock:
+        return self._turns.setdefault(player, asyncio.Lock())
+
+    def _play(self, episode: Episode) -> Live:
+        live = Live(episode, self._store, self._threads, self._finish)
+        self._games[episode.player] = live
+        return live
+
+    def _make_room(self, player: int) -> None:
+        """Sees to it that the player may play; a game that no page has shown for a while gives its place."""
+        others = {other: live for other, live in self._games.items() if other != player and not live.finished}
+        if len(others) < self._most:
+            return
+        for other, live in others.items():
+            if live.abandoned and not self._turn(other).locked():
+                del self._games[other]
+                self._do_soon(live.stop())
+                return
+        raise FullError(f"{self._most} people are playing, which is as many as may: try again later")
 
     async def _finish(self, live: Live) -> None:
+        if self._games.get(live.episode.player) is live:
+            del self._games[live.episode.player]
         self._save_soon(live.episode, live.game)
 
     def _save_soon(self, episode: Episode, game: Game | None) -> None:
-        task = asyncio.create_task(self._save(episode, game))
-        self._saving.add(task)
-        task.add_done_callback(self._saving.discard)
+        self._do_soon(self._save(episode, game))
+
+    def _do_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _save(self, episode: Episode, game: Game | None) -> None:
         loop = asyncio.get_running_loop()
@@ -95,9 +132,7 @@ class Lobby:
         self._show(episode)
 
     def _write(self, episode: Episode, game: Game | None) -> None:
-        if game is None:
-            actions = self._store.episode(episode.id).actions
-            game = Game(episode.task, episode.seed, resolution=RESOLUTIONS[0], actions=actions)
+        game = game or make_game(episode, self._store)
         save_game(
             self._recordings,
             game,

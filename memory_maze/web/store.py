@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS episodes (
     finished TEXT, state TEXT NOT NULL, score INTEGER NOT NULL, actions BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS episodes_of_players ON episodes (player, state);
+CREATE INDEX IF NOT EXISTS scores ON episodes (task, player, score, practice, state)
+    WHERE practice = 0 AND state IN ('done', 'saved');
 """
 
 
@@ -55,8 +57,20 @@ class Episode:
     state: str
     """open, done (not yet written to the recordings), saved, or left by the player."""
     score: int
-    actions: bytes
-    """A number each."""
+    steps: int
+    """Actions so far; `Store.actions` has them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """What a player has reached in one kind of maze."""
+
+    player: int
+    name: str
+    task: Task
+    episodes: int
+    total: int
+    best: int
 
 
 class Store:
@@ -109,26 +123,34 @@ class Store:
     def begin(self, player: int, task: Task, seed: int, practice: bool, pace: float) -> Episode:
         """A new episode; one that the player has open is left."""
         id = make_id()
+        values = (id, player, json.dumps(dataclasses.asdict(task)), seed, practice, pace, _now(), OPEN)
         with self._lock:
-            self._run("UPDATE episodes SET state = ? WHERE player = ? AND state = ?", LEFT, player, OPEN)
-            self._run(
-                "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, 0, X'')",
-                *(id, player, json.dumps(dataclasses.asdict(task)), seed, practice, pace, _now(), OPEN),
-            )
-            return self.episode(id)
-
-    def episode(self, id: str) -> Episode:
-        return _read(self._run("SELECT * FROM episodes WHERE id = ?", id)[0])
+            self._run("BEGIN IMMEDIATE")
+            try:
+                self._run("UPDATE episodes SET state = ? WHERE player = ? AND state = ?", LEFT, player, OPEN)
+                self._run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, 0, X'')", *values)
+                self._run("COMMIT")
+            except BaseException:
+                self._run("ROLLBACK")
+                raise
+            return self._find("id = ?", id)[0]
 
     def open_episode(self, player: int) -> Episode | None:
         """What the player has begun and not finished."""
-        rows = self._run("SELECT * FROM episodes WHERE player = ? AND state = ?", player, OPEN)
-        return _read(rows[0]) if rows else None
+        found = self._find("player = ? AND state = ?", player, OPEN)
+        return found[0] if found else None
 
-    def add_action(self, id: str, action: int, score: int) -> None:
+    def actions(self, id: str) -> bytes:
+        """Of an episode, a number each."""
+        return self._run("SELECT actions FROM episodes WHERE id = ?", id)[0]["actions"]
+
+    def add_action(self, id: str, action: int, score: int, over: bool = False) -> None:
+        """Of an episode that is open; the last one makes it done."""
+        state, finished = (DONE, _now()) if over else (OPEN, None)
         self._run(
-            "UPDATE episodes SET actions = CAST(actions || ? AS BLOB), score = ? WHERE id = ?",
-            *(bytes([action]), score, id),
+            "UPDATE episodes SET actions = CAST(actions || ? AS BLOB), score = ?, state = ?, finished = ? "
+            "WHERE id = ?",
+            *(bytes([action]), score, state, finished, id),
         )
 
     def set_state(self, id: str, state: str) -> None:
@@ -144,8 +166,14 @@ class Store:
         """Those in some states, of one player or of all, the oldest first."""
         marks = ", ".join("?" * len(states))
         whose, values = ("", ()) if player is None else (" AND player = ?", (player,))
+        return self._find(f"state IN ({marks}){whose}", *states, *values)
+
+    def _find(self, condition: str, *values: Any) -> list[Episode]:
+        """Without their actions, which are most of the file."""
         rows = self._run(
-            f"SELECT * FROM episodes WHERE state IN ({marks}){whose} ORDER BY id", *states, *values
+            "SELECT id, player, task, seed, practice, pace, started, finished, state, score, "
+            f"length(actions) AS steps FROM episodes WHERE {condition} ORDER BY id",
+            *values,
         )
         return [_read(row) for row in rows]
 
@@ -154,9 +182,14 @@ class Store:
         rows = self._run("SELECT task FROM episodes WHERE player = ? AND practice = ?", player, practice)
         return sum(json.loads(row["task"])["size"] == task.size for row in rows)
 
-    def names(self) -> dict[int, str]:
-        """Of all players."""
-        return dict(tuple(row) for row in self._run("SELECT id, name FROM players"))
+    def standings(self) -> list[Standing]:
+        """Of all players who have finished an episode that counts; read from an index alone."""
+        rows = self._run(
+            "SELECT player, name, task, count(*), sum(score), max(score) FROM episodes "
+            "JOIN players ON players.id = episodes.player "
+            "WHERE practice = 0 AND state IN ('done', 'saved') GROUP BY task, player"
+        )
+        return [Standing(id, name, Task(**json.loads(task)), *rest) for id, name, task, *rest in rows]
 
 
 def _read(row: sqlite3.Row) -> Episode:
