@@ -1,9 +1,11 @@
 """People play in a real browser against a real server."""
 
 import concurrent.futures
+import contextlib
 import io
 import itertools
 import json
+import math
 import random
 import socket
 import statistics
@@ -19,11 +21,10 @@ from websockets.exceptions import ConnectionClosed
 
 from memory_maze.data.npz import Files, Member
 from memory_maze.options import ACTION_NAMES
-from memory_maze.play.game import Game
 from memory_maze.play.recordings import read_recordings
 from memory_maze.tasks import parse_task
+from memory_maze.web.command import Serve
 from memory_maze.web.guard import Bucket
-from memory_maze.web.store import DONE, Store
 
 AHEAD = 314  # of this seed, the first object is eight steps ahead
 EPISODE = parse_task("7x7").episode_steps()
@@ -136,22 +137,6 @@ def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
     for key in ("step", "score", "left", "color"):
         assert later[key] == again[key]
     assert same_picture == picture
-
-
-def test_an_episode_that_was_finished_but_not_saved_is_saved_by_the_next_server(tmp_path):
-    task = parse_task("7x7")
-    store = Store(tmp_path / "players.sqlite")
-    _, player = store.add_player("Ben")
-    episode = store.begin(player.id, task, AHEAD, practice=False, pace=6.0)
-    game = Game(task, AHEAD, resolution=64, actions=[1] * EPISODE)
-    for action in game.actions:
-        store.add_action(episode.id, action, game.score)
-    store.set_state(episode.id, DONE)
-    store.close()
-    with serving(tmp_path, "--tasks", "7x7"):
-        wait_until(lambda: list((tmp_path / "recordings" / "episodes").glob("*.json")))
-    (played,) = read_recordings(tmp_path / "recordings")
-    assert (played.id, played.player, played.score) == (episode.id, "Ben", game.score)
 
 
 def test_the_map_is_for_practice_alone(server):
@@ -375,6 +360,76 @@ def test_a_thousand_malformed_requests_and_messages(server):
     assert (status, told["open"]["steps"]) == (200, 0)
 
 
+def test_requests_that_made_the_server_stumble(server):
+    cookie = server.new_player()
+    answer = send_raw(server.port, b"POST /api/me HTTP/1.1\r\nHost: HOST\r\nOrigin: http://[\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 403")
+    lines = ["POST /api/me HTTP/1.1", "Host: HOST", "Origin: http://HOST", f"Cookie: {cookie}"]
+    lines += ["Content-Type: application/json", "Transfer-Encoding: chunked", "", ""]
+    head = "\r\n".join(lines).encode()
+    chunk = b"400\r\n" + b"a" * 1024 + b"\r\n"
+    assert send_raw(server.port, head + 4 * chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert send_raw(server.port, head + 5 * chunk).startswith(b"HTTP/1.1 413")
+    with socket.create_connection(("127.0.0.1", server.port)) as gone:
+        gone.sendall(head.replace(b"HOST", f"127.0.0.1:{server.port}".encode()) + chunk)
+    assert server.ask("/api/me", cookie=cookie)[1]["name"] == "Anna"
+
+
+def connect_to(server, address):
+    return socket.create_connection(("127.0.0.1", server.port), 20, (address, 0))
+
+
+def answer_of(connection):
+    try:
+        return connection.recv(65536)
+    except OSError:
+        return b""
+
+
+def test_a_thousand_connections_from_one_address_lock_nobody_out(server):
+    request = f"GET /api/me HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n".encode()
+
+    def is_answered_there():
+        with connect_to(server, "127.0.0.2") as later:
+            with contextlib.suppress(OSError):
+                later.sendall(request + b"\r\n")
+            return answer_of(later).startswith(b"HTTP/1.1 200")
+
+    with contextlib.ExitStack() as stack:
+        for number in range(1000):
+            connection = stack.enter_context(connect_to(server, "127.0.0.2"))
+            with contextlib.suppress(OSError):
+                connection.sendall([b"", b"GET", request][number % 3])  # and nothing more
+        assert server.ask("/api/me")[0] == 200
+        assert answer_of(connection).startswith(b"HTTP/1.1 429")
+        assert not is_answered_there()
+        wait_until(is_answered_there, 20)  # once the others have waited too long
+
+
+def test_who_asks_slowly_is_not_waited_for_and_who_plays_slowly_is(server):
+    cookie = server.new_player()
+    server.begin(cookie)
+    request = f"POST /api/me HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX: {'x' * 200}".encode()
+    with server.socket(cookie) as game, connect_to(server, "127.0.0.1") as slow:
+        game.recv()
+        begun = time.monotonic()
+        with contextlib.suppress(OSError):
+            for byte in request:
+                slow.sendall(bytes([byte]))
+                time.sleep(0.1)
+        assert time.monotonic() - begun < 10
+        game.send('{"pause": false}')
+        assert unpack(game.recv(timeout=10))[0]["episode"]
+
+
+def test_two_servers_do_not_share_a_folder(server):
+    with (
+        pytest.raises(RuntimeError, match=f"process {server.process.pid} is writing to it: wait"),
+        serving(server.recordings.parent),
+    ):
+        pass
+
+
 def test_who_asks_too_often_has_to_wait():
     now = 0.0
     bucket = Bucket(rate=2, burst=3, clock=lambda: now)
@@ -383,18 +438,10 @@ def test_who_asks_too_often_has_to_wait():
     assert [bucket.take() for _ in range(3)] == [True, True, False]
 
 
-def test_a_flood_is_stopped_for_its_source(tmp_path):
-    with serving(tmp_path, "--tasks", "7x7", "--requests", "2") as server:
-        statuses = [server.ask("/api/me")[0] for _ in range(40)]
-        assert statuses[:10] == [200] * 10
-        assert statuses[-1] == 429
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--tasks", "8x8"], "size must be odd"),
-        (["--pace", "0"], "pace must be from"),
         (["--show", "nowhere"], "nowhere"),
     ],
 )
@@ -402,3 +449,22 @@ def test_wrong_options_are_explained(tmp_path, options, message):
     with pytest.raises(RuntimeError, match=message) as raised, serving(tmp_path, *options):
         pass
     assert "Traceback" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", 99999), ("port", -1), ("pace", 0), ("pace", math.nan), ("players", 0), ("requests", 0),
+        ("requests", math.nan), ("seed", -1), ("seed", 2**32),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_sense_are_refused(tmp_path, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        Serve(out=tmp_path / "study", **{name: value}).run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_that_is_taken_is_told(tmp_path, server, capfd):
+    with pytest.raises(OSError, match=f"{server.port} is not free to listen on: choose another --port"):
+        Serve(out=tmp_path / "study", tasks=(), port=server.port).run()
+    assert "Traceback" not in capfd.readouterr().err

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import ipaddress
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from memory_maze.extras import missing
-from memory_maze.tasks import PACE, TASKS
+from memory_maze.files import sole_writer
+from memory_maze.sampler import check_seed
+from memory_maze.tasks import PACE, TASKS, parse_task
 
 console = Console()
 TOKEN = "MEMORY_MAZE_TOKEN"  # of the environment
@@ -51,19 +54,14 @@ class Serve:
 
     def run(self) -> None:
         try:
-            import uvicorn
+            import uvicorn  # noqa: F401
             import websockets  # noqa: F401
             from PIL import Image  # noqa: F401
 
-            from memory_maze.web.app import Settings, make_app
+            from memory_maze.web.app import Settings
         except ModuleNotFoundError as error:
             raise missing(f"the page needs {error.name}", error.name, "serve") from error
-        from memory_maze.tasks import parse_task
-
-        for task in self.tasks:
-            parse_task(task)
-        if not 0.1 <= self.pace <= 60:
-            raise ValueError(f"pace must be from 0.1 to 60 actions a second: got {self.pace}")
+        self._check()
         local = _is_local(self.host)
         settings = Settings(
             folder=self.out,
@@ -75,12 +73,36 @@ class Serve:
             token=None if local else _choose_token(),
             hosts=Settings.hosts if local else None,
         )
+        with sole_writer(self.out):
+            self._serve(settings)
+
+    def _check(self) -> None:
+        for task in self.tasks:
+            parse_task(task)
+        if not 0.1 <= self.pace <= 60:
+            raise ValueError(f"pace must be from 0.1 to 60 actions a second: got {self.pace}")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be from 0 to 65535: got {self.port}")
+        if self.players < 1:
+            raise ValueError(f"players must be at least 1: got {self.players}")
+        if not 0 < self.requests < math.inf:
+            raise ValueError(f"requests must be a number above 0: got {self.requests}")
+        check_seed(self.seed)
+
+    def _serve(self, settings: Any) -> None:
+        import uvicorn
+
+        from memory_maze.web.app import make_app
+        from memory_maze.web.connections import limit_connections
+
         app = make_app(settings, self._fill_library())
         config = uvicorn.Config(
             app,
             host=self.host,
             port=self.port,
             log_level="warning",
+            # A page holds one for the game and up to six for the rest; people behind one router share theirs.
+            http=limit_connections(100 + 4 * self.players),
             ws="websockets-sansio",
             ws_max_size=4096,
             ws_per_message_deflate=False,
@@ -105,7 +127,15 @@ def make_server(config: Any, token: str | None) -> Any:
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
+            try:
+                await super().startup(sockets)
+            except SystemExit as error:
+                if self.lifespan.should_exit:
+                    raise
+                raise OSError(
+                    f"{config.host}:{config.port} is not free to listen on: choose another --port; "
+                    "--port 0 takes any that is free"
+                ) from error
             for server in self.servers:
                 host, port = server.sockets[0].getsockname()[:2]
                 end = "/" if token is None else f"/?token={token}"

@@ -3,18 +3,19 @@
 import hmac
 import secrets
 import time
-import urllib.parse
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ACCESS = "memory_maze_access"  # the cookie
 MAX_BODY = 4096  # bytes
+TOO_LARGE = f"at most {MAX_BODY} bytes"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' blob: data:; connect-src 'self'; frame-ancestors 'none'; "
@@ -99,17 +100,17 @@ class Guard:
         # A page of another server may not act for a player who has this one open.
         changes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
         origin = headers.get("origin")
-        if changes and (origin is None or urllib.parse.urlsplit(origin).netloc != host):
+        if changes and (origin is None or origin.partition("://")[2] != host):
             return JSONResponse({"error": "only pages of this server may do that"}, 403)
         if (length := headers.get("content-length", "0")) != "0" and not _is_small(length):
-            return JSONResponse({"error": f"at most {MAX_BODY} bytes"}, 413)
+            return JSONResponse({"error": TOO_LARGE}, 413)
         return self._ask_token(connection, scope)
 
     def _ask_token(self, connection: HTTPConnection, scope: Scope) -> Response | None:
         if self._token is None:
             return None
         if scope["type"] == "http" and self._is_token(connection.query_params.get("token")):
-            answer = RedirectResponse(connection.url.path, 303)
+            answer = RedirectResponse("/" + scope["path"].lstrip("/"), 303)  # of this server
             answer.set_cookie(ACCESS, self._token, max_age=30 * 86400, httponly=True, samesite="lax")
             return answer
         if self._is_token(connection.cookies.get(ACCESS)):
@@ -135,14 +136,16 @@ def _is_small(length: str) -> bool:
 
 
 def _limit(receive: Receive) -> Receive:
-    """Ends a request that sends more than it may, whatever its headers say."""
+    """Refuses a request that sends more than it may, whatever its headers say."""
     count = 0
 
     async def limited() -> Message:
         nonlocal count
         message = await receive()
         count += len(message.get("body", b"")) if message["type"] == "http.request" else 0
-        return {"type": "http.disconnect"} if count > MAX_BODY else message
+        if count > MAX_BODY:
+            raise HTTPException(413, TOO_LARGE)
+        return message
 
     return limited
 
