@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from memory_maze.data.archive import Archive, naming, pack
+from memory_maze.data.archive import LIMIT, Archive, naming, pack
 from memory_maze.data.schema import DataError
 from memory_maze.engine.env import read_scenarios
 from memory_maze.observation import to_cells
@@ -134,10 +134,10 @@ def to_bytes(scenes: Scenes) -> bytes:
     return pack({key: np.asarray(getattr(scenes, key)) for key in TYPES}, compress=False)
 
 
-def read_scenes(source: str | Path | bytes, name: str | None = None) -> Scenes:
-    """Reads and checks a file of scenes."""
+def read_scenes(source: str | Path | bytes, name: str | None = None, limit: int = LIMIT) -> Scenes:
+    """Reads and checks a file of scenes, which may hold so many bytes unpacked."""
     name = name or str(source)
-    with Archive(io.BytesIO(source) if isinstance(source, bytes) else source, name) as archive:
+    with Archive(io.BytesIO(source) if isinstance(source, bytes) else source, name, limit) as archive:
         arrays = archive.read_all()
     if missing := [key for key in TYPES if key not in arrays]:
         raise DataError(f"{name}: the key {missing[0]} is missing: this is no file of scenes")

@@ -12,6 +12,7 @@ import datetime
 import json
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,21 @@ def save_game(
     return played
 
 
-def read_recordings(folder: Path) -> list[Played]:
-    """All episodes of a folder, the oldest first."""
+def read_recordings(folder: Path, damaged: dict[Path, str] | None = None) -> list[Played]:
+    """All episodes, the oldest first; what is wrong with damaged files is put in `damaged`, or raised."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not there: memory-maze play --out {folder} records episodes")
-    return [read_played(path) for path in find_episodes(folder)]
+    found = []
+    for path in find_episodes(folder):
+        try:
+            found.append(read_played(path))
+        except FileNotFoundError:
+            continue  # it was taken away in the meantime
+        except RecordingError as error:
+            if damaged is None:
+                raise
+            damaged[path] = str(error)
+    return found
 
 
 def find_episodes(folder: Path) -> Iterator[Path]:
@@ -126,8 +137,9 @@ def find_episodes(folder: Path) -> Iterator[Path]:
 def read_played(path: Path) -> Played:
     """What a file tells of an episode."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"more than {_MAX_BYTES:,} bytes")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:  # one would wait for a pipe
+            raise ValueError(f"not a file, or one of more than {_MAX_BYTES:,} bytes")
         data = json.loads(path.read_text())
         if data.pop("format") != _FORMAT:
             raise ValueError("it was written by another version of the package")

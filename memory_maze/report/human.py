@@ -12,7 +12,7 @@ from rich.table import Table
 
 from memory_maze import paper
 from memory_maze.evaluate import BIN, RESAMPLES, bootstrap
-from memory_maze.play.recordings import EPISODES, Played, find_episodes, read_played
+from memory_maze.play.recordings import EPISODES, Played, read_recordings
 from memory_maze.report.markup import escape_markdown
 from memory_maze.report.scores import ENGINES, Cell, make_rows
 from memory_maze.report.tables import MISSING, markdown
@@ -85,15 +85,8 @@ def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Foun
     for folder in folders:
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not there: {how_to_record(folder)}")
-        for path in find_episodes(_find_place(folder)):
-            try:
-                played = read_played(path)
-            except FileNotFoundError:
-                continue  # it was taken away in the meantime
-            except ValueError as error:
-                damaged[path] = str(error)
-            else:
-                found.setdefault(played.id, played)
+        for played in read_recordings(_find_place(folder), damaged):
+            found.setdefault(played.id, played)
     episodes = [found[id] for id in sorted(found)]  # ids are in the order of time
     counted = [one for one in episodes if not one.practice]
     practice = len(episodes) - len(counted)

@@ -11,6 +11,7 @@ WORD#12 is one of them: the episode, the trajectory, or the seed of the maze tha
 import dataclasses
 import functools
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,14 @@ from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, from_recording, read_s
 from memory_maze.data.schema import DataError
 from memory_maze.extras import missing
 from memory_maze.machine import short_name
-from memory_maze.play.recordings import EPISODES, Played, RecordingError, read_recordings
+from memory_maze.play.recordings import (
+    EPISODES,
+    Played,
+    RecordingError,
+    find_episodes,
+    read_played,
+    read_recordings,
+)
 from memory_maze.policies import POLICIES, agent_names, agent_task, find_agent, load_policy
 from memory_maze.rollout import Advance
 from memory_maze.sampler import Sampler, check_seed
@@ -33,6 +41,9 @@ from memory_maze.training.names import CONFIG
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 
 LISTED = 100  # trajectories of a data set; others are reached as PATH#NUMBER
+_SCENE_BYTES, _STEP_BYTES = 1 << 20, 256  # that a recorded episode takes at most
+_MOST_PICTURES = 20_000  # of a recorded episode that are held in memory
+log = logging.getLogger("memory_maze.watch")
 
 
 class SourceError(ValueError):
@@ -174,7 +185,16 @@ def _choose(entries: list[Any], number: int | None, word: str) -> list[Any]:
 def find_recordings(word: str, number: int | None, settings: Settings) -> list[Entry]:
     """Episodes that people played, the oldest first."""
     folder = Path(word)
-    return [recording_entry(folder, played) for played in _choose(read_recordings(folder), number, word)]
+    if number is not None:
+        (path,) = _choose(list(find_episodes(folder)), number, word)
+        return [recording_entry(folder, read_played(path))]
+    damaged: dict[Path, str] = {}
+    entries = [recording_entry(folder, played) for played in read_recordings(folder, damaged)]
+    if damaged and not entries:
+        raise RecordingError(next(iter(damaged.values())))
+    for problem in damaged.values():
+        log.warning("left out: %s", problem)
+    return entries
 
 
 def recording_entry(folder: Path, played: Played) -> Entry:
@@ -195,17 +215,18 @@ def recording_entry(folder: Path, played: Played) -> Entry:
 
 def _read_recording(folder: Path, played: Played, title: str) -> Trace:
     place = folder / played.places["scenes"]
-    trace = trace_of_scene(read_scenes(place), 0, title, played.engine)
+    limit = _SCENE_BYTES + _STEP_BYTES * played.steps
+    trace = trace_of_scene(read_scenes(place, limit=limit), 0, title, played.engine)
     if (trace.steps, trace.scores[-1]) != (played.steps, played.score):
         raise RecordingError(f"{place}: not the episode that {played.id}.json tells of")
     stored = folder / played.places["npz"]
-    if not stored.is_file():
+    if not stored.is_file() or trace.steps > _MOST_PICTURES:  # then they are drawn again
         return trace
     with Archive(stored, str(stored)) as archive:
-        image = archive.read("image")
-    if image.shape != (trace.steps + 1, 64, 64, 3) or image.dtype != "uint8":
-        raise RecordingError(f"{stored}: its pictures have shape {image.shape}, as no recording has")
-    return dataclasses.replace(trace, source={"image": image})
+        shape, dtype = archive.headers().get("image", ((), None))
+        if shape != (trace.steps + 1, 64, 64, 3) or dtype != "uint8":
+            raise RecordingError(f"{stored}: its pictures have shape {shape}, as no recording has")
+        return dataclasses.replace(trace, source={"image": archive.read("image")})
 
 
 def _name_maze(task: Task, seed: int) -> str:

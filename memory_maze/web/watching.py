@@ -21,7 +21,8 @@ from memory_maze.watch.sources import Entry, Settings, find_all, recording_entry
 from memory_maze.watch.trace import Trace
 
 STRIP = 64  # pictures in one answer at most
-KEPT_TRACES, KEPT_STRIPS = 16, 128  # in memory; about 12 MB and 200 kB each at most
+KEPT_TRACES, KEPT_STRIPS = 16, 128  # in memory; strips have about 200 kB each
+KEPT_BYTES = 1 << 29  # of pictures of all traces but the newest
 _PAGE = Path(__file__).parent / "static" / "watch.html"
 _WORKERS = 2  # requests that draw, read or play at once; others wait without a thread
 _MAX_STEP = 10**8
@@ -98,6 +99,8 @@ class Library:
             with self._lock:
                 self._scores[id] = float(trace.scores[-1])
                 _keep(self._traces, id, trace, KEPT_TRACES)
+                while len(self._traces) > 1 and sum(map(_weigh, self._traces.values())) > KEPT_BYTES:
+                    self._traces.popitem(last=False)
         return trace
 
     def strip(self, id: str, viewer: str | None, first: int, count: int) -> bytes:
@@ -130,6 +133,11 @@ def _keep(kept: collections.OrderedDict[Any, Any], key: Any, value: Any, most: i
     kept.move_to_end(key)
     while len(kept) > most:
         kept.popitem(last=False)
+
+
+def _weigh(trace: Trace) -> int:
+    """Bytes of its pictures, where they are kept and not drawn."""
+    return trace.source["image"].nbytes if isinstance(trace.source, dict) else 0
 
 
 def _describe(id: str, shelved: _Shelved, score: float | None) -> dict[str, Any]:
