@@ -90,7 +90,7 @@ def save_game(
         task=game.task,
         seed=game.seed,
         engine=game.engine,
-        score=game.score,
+        score=int(game.score),  # scenes hold whole rewards alone
         steps=game.steps,
         reward_steps=tuple(game.reward_steps),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -144,7 +144,7 @@ class Store:
         """Of an episode, a number each."""
         return self._run("SELECT actions FROM episodes WHERE id = ?", id)[0]["actions"]
 
-    def add_action(self, id: str, action: int, score: int, over: bool = False) -> None:
+    def add_action(self, id: str, action: int, score: float, over: bool = False) -> None:
         """Of an episode that is open; the last one makes it done."""
         state, finished = (DONE, _now()) if over else (OPEN, None)
         self._run(
