@@ -38,7 +38,7 @@ newest-3: PIN = mujoco>=3.17,<4
 newest-4: PIN = mujoco>=4,<5
 newest-3 newest-4: newest-%:
 	@scripts/venv.sh $(VENV)-mujoco$* check build/constraints.txt "$(PIN)"
-	$(VENV)-mujoco$*/bin/python -m pytest -m newest $$(grep -l newest tests/*.py)
+	$(VENV)-mujoco$*/bin/python -m pytest -m newest $$(grep -l 'mark\.newest' tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py
