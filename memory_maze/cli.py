@@ -1,6 +1,7 @@
 """The `memory-maze` command."""
 
 import dataclasses
+import difflib
 import importlib.util
 import os
 import platform
@@ -8,17 +9,19 @@ import signal
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from memory_maze import __version__
 from memory_maze.data.collect_command import Collect, Convert
 from memory_maze.data.export_command import Export
 from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
 from memory_maze.extras import missing
+from memory_maze.files import check_writable, explain
 from memory_maze.play.play_command import Play
 from memory_maze.probing.command import Probing
 from memory_maze.probing.pictures_command import ProbePictures
@@ -54,6 +57,7 @@ class Demo:
 
         if not 1 <= self.steps <= 1000:
             raise ValueError(f"steps must be from 1 to 1000, an episode of 9x9: got {self.steps}")
+        check_writable(self.out / "walk.mp4")
         for what, path in run_demo(self.out, self.steps, self.seed, self.fps, self.engine).items():
             console.print(f"{what}: {path}", soft_wrap=True)
 
@@ -115,7 +119,7 @@ class Info:
 
     def run(self) -> None:
         table = Table(show_header=False)
-        for package in ("memory-maze", "jax", "labmaze", "gymnasium", "dm-env", "numpy"):
+        for package in ("memory-maze", "jax", "gymnasium", "dm-env", "numpy"):
             table.add_row(package, _version(package))
         table.add_row("python", platform.python_version())
         table.add_row("JAX devices", _devices())
@@ -182,6 +186,7 @@ class CompareEngines:
             raise missing("this needs PIL", "PIL", "video")
         from memory_maze.compare import report as comparison
 
+        check_writable(self.out / "figures.json")
         for task in self.tasks:
             get_task(task)
         effort = comparison.QUICK if self.quick else comparison.FULL
@@ -217,10 +222,15 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Memory Maze: 3D mazes that measure how well an agent remembers."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"memory-maze {__version__}")
+        return
+    _check_command(arguments)
     command = tyro.cli(
         Command,
         prog="memory-maze",
-        description="Memory Maze: 3D mazes that measure how well an agent remembers.",
+        description="Memory Maze: 3D mazes that measure how well an agent remembers. --version tells which.",
         args=arguments,
     )
     try:
@@ -229,13 +239,26 @@ def main(arguments: list[str] | None = None) -> None:
         Console(stderr=True).print(f"stopped: {stopped}", soft_wrap=True, markup=False)
         sys.exit(stopped.exit_code)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
-        Console(stderr=True).print(f"error: {error}", style="red", soft_wrap=True, markup=False)
+        Console(stderr=True).print(f"error: {explain(error)}", style="red", soft_wrap=True, markup=False)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted")
         if is_computing():
             os._exit(128 + signal.SIGINT)
         sys.exit(128 + signal.SIGINT)
+
+
+def _check_command(arguments: list[str]) -> None:
+    """Of a mistyped command the parser says no more than that it does not know it."""
+    names = [get_args(kind)[1].name for kind in get_args(Command)]
+    if not arguments or arguments[0].startswith("-") or arguments[0] in names:
+        return
+    near = difflib.get_close_matches(arguments[0], names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    Console(stderr=True).print(
+        f"error: no command {arguments[0]!r}: {hint}", style="red", soft_wrap=True, markup=False
+    )
+    sys.exit(2)
 
 
 if __name__ == "__main__":

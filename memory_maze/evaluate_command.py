@@ -43,13 +43,16 @@ class Evaluate:
     """File for a video (.mp4) of the first episode as the agent saw it; needs the extra [video]."""
 
     def run(self) -> None:
-        from memory_maze.files import replacing
+        from memory_maze.files import check_writable, replacing
         from memory_maze.machine import short_name
         from memory_maze.policies import agent_task, find_agent, load_policy
         from memory_maze.policies.forgetful import Forgetful
 
         if self.video is not None:
             _check_video(self.video)
+        for file in (self.json, self.video):
+            if file is not None:
+                check_writable(file)
         folder = find_agent(self.policy)
         own = None if folder is None else agent_task(folder)
         task = parse_task(self.task or own or "9x9")

@@ -24,14 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     When the block has ended, what was written survives a power failure.
     """
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        ending = _ENDING + path.suffix
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=ending)
-    except OSError as error:
-        raise OSError(f"{path}: it cannot be written ({error.strerror})") from error
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _make_temporary(path)
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
@@ -42,6 +35,22 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuses a file that cannot be written: rather now than after the work that it is for."""
+    _make_temporary(Path(path)).unlink()
+
+
+def _make_temporary(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ending = _ENDING + path.suffix
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=ending)
+    except OSError as error:
+        raise OSError(f"{path}: it cannot be written ({error.strerror}): choose another place") from error
+    os.close(handle)
+    return Path(name)
 
 
 def _sync(path: Path) -> None:
@@ -118,6 +127,14 @@ def _read_holder(path: Path) -> str:
     except (OSError, ValueError):
         return "another process"  # which has not told yet, or just ended
     return f"process {process}" + ("" if host == socket.gethostname() else f" on {host}")
+
+
+def explain(error: BaseException) -> str:
+    """An error in words: one of the operating system begins with a number and ends with the file."""
+    if not (isinstance(error, OSError) and error.strerror):
+        return str(error)
+    file = "" if error.filename is None else f"{error.filename}: "
+    return f"{file}{error.strerror[0].lower()}{error.strerror[1:]}"
 
 
 def _umask() -> int:

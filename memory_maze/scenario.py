@@ -30,6 +30,7 @@ COLORS = (
     / 220
 )
 WALL_TEXTURES = ("blue", "cerise", "green_bright", "green", "purple", "red_bright", "red", "yellow")
+FLOOR_TEXTURES = ("blue", "blue_bright")  # corridors, rooms
 TEXTURE_BLOCKS = 3  # walls take their texture by 3x3 blocks of the grid
 
 _HEADINGS = {">": 0.0, "^": math.pi / 2, "<": math.pi, "v": -math.pi / 2}
@@ -222,7 +223,14 @@ class Scenario:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Scenario":
         """Reads what `save` wrote, or a text map."""
-        text = Path(path).read_text()
+        try:
+            text = Path(path).read_text()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{path} is not there: write a map, or memory-maze scenario --out {path} draws one"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise ScenarioError(f"{path} is neither a text map nor JSON: {error}") from error
         if not text.lstrip().startswith("{"):
             return cls.from_text(text)
         try:

@@ -1,5 +1,6 @@
 """The command line."""
 
+import errno
 import subprocess
 import sys
 from importlib.metadata import version
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import memory_maze
 from memory_maze import Scenario, cli
 
 
@@ -77,7 +79,7 @@ def test_scenarios_are_drawn_saved_and_read(tmp_path):
     ("arguments", "message"),
     [
         (["scenario", "--task", "8x8"], "no task '8x8'"),
-        (["scenario", "missing.json"], "No such file"),
+        (["scenario", "missing.json"], "memory-maze scenario --out missing.json draws one"),
         (["scenario", "broken.txt"], "wrong shape"),
         (["scenario", "--episode", "-1"], "episode must be 0 or more"),
         (["demo", "--steps", "-1"], "steps must be from 1"),
@@ -89,6 +91,63 @@ def test_mistakes_are_explained_in_a_line(tmp_path, arguments, message):
     assert result.returncode == 1
     assert message in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+def fail(capsys, *arguments):
+    """What a command says that ends with an error."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    printed = capsys.readouterr().err
+    assert ended.value.code in (1, 2)
+    assert printed.count("\n") == 1, printed
+    assert "Errno" not in printed
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("evalute oracle", "no command 'evalute': did you mean evaluate?"),
+        ("xyz", "no command 'xyz': there are demo, "),
+        ("report online nowhere", "nowhere is not there: give the folder of a run"),
+        ("report online", "results/online is not there"),
+        ("report online probing.json", "it is of probing: memory-maze report probing shows it"),
+        ("report probing nowhere", "nowhere is not there: memory-maze probe writes it"),
+        ("report probing online.json", "memory-maze report online shows it"),
+        ("scenario folder", "folder: is a directory"),
+        ("scenario broken.json", "broken.json is neither a text map nor JSON"),
+        ("export-agent runs/nothing x", "there is no config.json in it, as memory-maze train writes it"),
+        ("evaluate folder", "folder: no run or agent: there is no config.json in it"),
+        ("evaluate nothere.py:Policy", "name the module without .py: nothere:Policy"),
+        ("evaluate nothere:Policy", "it should be nothere.py in this folder, or installed"),
+        ("evaluate random --json /proc/x/y.json", "y.json: it cannot be written"),
+        ("inspect data --json /proc/x", "/proc/x: it cannot be written"),
+        ("demo --out /proc/x", "it cannot be written"),
+        ("compare-engines --out /proc/x", "it cannot be written"),
+        ("video oracle --out /proc/x.mp4", "it cannot be written"),
+        ("collect --out /proc/x", "/proc/x: it cannot be written to"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_remedy(tmp_path, monkeypatch, capsys, command, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "broken.json").write_bytes(b"{\xff")
+    (tmp_path / "online.json").write_text('{"evaluations": []}')
+    (tmp_path / "probing.json").write_text('{"kind": "probing"}')
+    assert message in fail(capsys, *command.split())
+
+
+def test_errors_of_the_system_are_told_in_words(monkeypatch, capsys):
+    def fill_disk(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli.Tasks, "run", fill_disk)
+    assert fail(capsys, "tasks") == "error: no space left on device\n"
+
+
+def test_the_version_is_told(capsys):
+    cli.main(["--version"])
+    assert capsys.readouterr().out == f"memory-maze {memory_maze.__version__}\n"
 
 
 def test_interrupted_commands_end_without_a_traceback(monkeypatch, capsys):

@@ -427,7 +427,7 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing", "missing: no result of probing"),
+        ("missing", "missing is not there: memory-maze probe writes it"),
         ("empty", "empty: there are neither results of probing nor their runs in it"),
         ("online", "online: there are neither results of probing nor their runs in it"),
         ("online/0.json", "0.json: no result of probing, or a damaged one"),

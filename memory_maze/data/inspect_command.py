@@ -33,10 +33,12 @@ class Inspect:
         from memory_maze.data import hub
         from memory_maze.data.inspect import inspect
         from memory_maze.data.schema import DataError
-        from memory_maze.files import replacing
+        from memory_maze.files import check_writable, replacing
 
         if self.out is not None:
             _require_extras()
+        if self.json is not None:
+            check_writable(self.json)
         source = hub.fetch(self.path) if hub.is_name(self.path) else Path(self.path)
         with Progress(
             *Progress.get_default_columns()[:2],

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from memory_maze.assets import AGENTS
 from memory_maze.engine.types import State
 from memory_maze.extras import missing
 from memory_maze.training.names import CONFIG
 
 POLICIES = ("oracle", "explorer", "random")
-AGENTS = Path(__file__).parent.parent / "assets" / "agents"
 
 
 class Sight(NamedTuple):
@@ -86,6 +86,8 @@ def load_policy(name: str) -> Policy:
     if (folder := find_agent(name)) is not None:
         return _load_agent(folder)
     module, colon, attribute = name.partition(":")
+    if module.endswith(".py") and os.sep not in module:
+        raise ValueError(f"no policy {name!r}: name the module without .py: {module[:-3]}:{attribute}")
     if not colon:
         raise ValueError(
             f"no policy {name!r}: there are {', '.join([*POLICIES, *agent_names()])}, your own as "
@@ -96,7 +98,9 @@ def load_policy(name: str) -> Policy:
     try:
         policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"no policy {name!r}: {error}") from error
+        unfound = isinstance(error, ModuleNotFoundError) and error.name == module
+        where = f"; it should be {module}.py in this folder, or installed" if unfound else ""
+        raise ValueError(f"no policy {name!r}: {error}{where}") from error
     if inspect.isfunction(policy):
         return Function(policy)
     policy = policy() if isinstance(policy, type) else policy
@@ -126,6 +130,8 @@ def agent_task(folder: Path) -> str:
     """The task that an agent was trained in."""
     try:
         return str(json.loads((folder / CONFIG).read_text())["task"])
+    except FileNotFoundError as error:
+        raise ValueError(f"{folder}: no run or agent: there is no {CONFIG} in it") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder}: no run or agent: {error}") from error
 

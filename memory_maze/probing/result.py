@@ -61,8 +61,12 @@ def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
 def read_result(path: Path) -> dict[str, Any]:
     """The result in a JSON file or in the folder of a run."""
     path = path / RESULT if path.is_dir() else path
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: memory-maze probe writes it at the end of a run")
     try:
         result = json.loads(path.read_text())
+        if "kind" not in result and "evaluations" in result:
+            raise ValueError("it is of an agent that plays: memory-maze report online shows it")
         if result["kind"] != KIND or result["format"] != _FORMAT:
             raise ValueError(f"it is of kind {result['kind']} and format {result['format']}")
         for figures in result["evaluation"].values():

@@ -167,6 +167,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     """What `save_agent` wrote beside the weights."""
     try:
         return json.loads((folder / CONFIG).read_text())
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{folder}: no run or agent: there is no {CONFIG} in it, as memory-maze train writes it"
+        ) from error
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder}: no run or agent: {error}") from error
 

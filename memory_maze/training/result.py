@@ -131,6 +131,8 @@ def add_evaluation(folder: Path, report: dict[str, Any]) -> bool:
 def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result in a JSON file or in the folder of a run, also of one that has not ended."""
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: give the folder of a run, or its {RESULT}")
     if not path.is_dir():
         return _read_file(path)
     if (path / RESULT).exists():
@@ -259,6 +261,8 @@ def _find_labels(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_wrong(result: Any) -> str | None:
+    if isinstance(result, dict) and "kind" in result:
+        return f"it is of {result['kind']}: memory-maze report {result['kind']} shows it"
     if isinstance(result, dict) and result.get("format", _FORMAT) != _FORMAT:
         return f"its format is {result['format']} and not {_FORMAT}: a newer version may have written it"
     return find_difference(result, {"format": int, **_KINDS}, "it")

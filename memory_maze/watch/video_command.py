@@ -68,10 +68,12 @@ class Video:
 
     def _cut(self, path: Path) -> Any:
         """Before minutes of playing, not after."""
+        from memory_maze.files import check_writable
         from memory_maze.watch.film import ENDINGS, GIF_EVERY, GIF_STEPS, Cut, parse_steps
 
         if path.suffix not in ENDINGS:
             raise ValueError(f"{path}: give files that end in {' or '.join(ENDINGS)}")
+        check_writable(path)
         if self.every is not None and self.every < 1:
             raise ValueError(f"every must be positive: got {self.every}")
         if not 1 <= self.fps <= 100:
