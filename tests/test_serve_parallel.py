@@ -22,11 +22,12 @@ GONE = (OSError, ConnectionClosed, InvalidHandshake, httpx.TransportError)
 
 
 async def take(page):
-    """The next picture; a page that gets none is frozen."""
+    """What is told with the next picture, and whether that is a small one; without any a page is frozen."""
     try:
-        return unpack(await asyncio.wait_for(page.recv(), 60))[0]
+        told, picture = unpack(await asyncio.wait_for(page.recv(), 60))
     except TimeoutError as error:
         raise AssertionError("a page waits for ever") from error
+    return told | {"small": picture.startswith(b"\x89PNG")}
 
 
 class Visitor:
@@ -105,8 +106,10 @@ class Visitor:
                     await page.send('{"pause": false}')
                     await page.send(json.dumps({"seen": told["picture"]}))
                 await page.send('{"pause": true}')
-                while not told["paused"]:
+                await page.send('{"resolution": 64}')  # what is small was drawn after the pause
+                while not told["small"]:
                     told = await take(page)
+                assert told["paused"]
         except ConnectionClosed as error:
             if error.rcvd is None or error.rcvd.code != 4503:
                 raise
