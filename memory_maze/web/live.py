@@ -23,6 +23,7 @@ RESOLUTIONS = (64, 256)  # the agent's own picture, and one for people
 PATIENCE = 2.0  # seconds that a page may lag behind, before its game waits for it
 ABSENCE = 30.0  # seconds without a page, after which a game gives its place to one that needs it
 MOVED = 4409, "the game is open on another page"
+SLOW = 1013, "the page takes no pictures: it may connect again"
 FAILED = 1011, "the game has failed: it goes on from what is stored"
 FORWARD, LEFT, RIGHT = 1, 2, 4  # bits of the keys that are held
 
@@ -193,9 +194,12 @@ class Live:
         header = {"picture": self._count, "paused": self._paused, "due": time.time() + due - loop.time()}
         message = await loop.run_in_executor(self._threads, self._draw, page.resolution, header)
         try:
-            await asyncio.wait_for(page.send(message), PATIENCE)
+            # Python 3.11's `wait_for` forgets that it was cancelled, when that is as the page has answered.
+            async with asyncio.timeout(PATIENCE):
+                await page.send(message)
         except Exception:  # whatever a broken connection raises; the game waits for the next page
-            self.detach(page)
+            if self._page is page:
+                self._dismiss(*SLOW)
 
     def _dismiss(self, code: int, reason: str) -> None:
         """Tells the page that it will be sent no more."""
@@ -269,7 +273,8 @@ def make_game(episode: Episode, store: Store) -> Game:
 
 async def _close(page: Page, code: int, reason: str) -> None:
     with contextlib.suppress(Exception):  # it may be gone already
-        await asyncio.wait_for(page.close(code, reason), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await page.close(code, reason)
 
 
 def make_threads() -> ThreadPoolExecutor:
