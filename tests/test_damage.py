@@ -17,6 +17,7 @@ from tiny_data import SIZE, describe_set, make_arrays, make_scenes, make_shards,
 from memory_maze.data import archive, npz
 from memory_maze.data import dataset as dataset_module
 from memory_maze.data.archive import LIMIT, Archive
+from memory_maze.data.collection import begin
 from memory_maze.data.dataset import load
 from memory_maze.data.inspect import inspect
 from memory_maze.data.manifest import NAME, read_manifest
@@ -980,3 +981,25 @@ def test_the_sound_ones_are_sound(tmp_path):
     assert found.problems == []
     assert len(found.places) == 3
     assert set(make_shards(describe_set())) == {"train-00000.npz", "train-00001.npz", "eval-00000.npz"}
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "part"),
+    [
+        ("scenes", "train-00001.npz", "train-00001.npz"),
+        ("npz", "train/000005.npz", "train-00001.json"),
+        ("npz", "eval-00000.json", "eval-00000.json"),
+    ],
+)
+@pytest.mark.parametrize("gone", [False, True])
+def test_parts_that_were_cut_off_are_made_again(tmp_path, format, name, part, gone):
+    manifest = write_set(tmp_path, format)
+    if gone:
+        (tmp_path / name).unlink()
+    else:
+        os.truncate(tmp_path / name, 50)
+    if name != part or not gone:  # otherwise the part is missing
+        with pytest.raises(DataError, match=f"{name}.*: remove this file, and memory-maze collect makes it"):
+            load(tmp_path)
+    with begin(tmp_path, manifest) as todo:
+        assert [shard.file for shard in todo] == [part]

@@ -79,6 +79,9 @@ class Archive:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._zip.close()
 
     def _check_members(self, limit: int) -> dict[str, zipfile.ZipInfo]:

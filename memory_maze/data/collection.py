@@ -20,8 +20,9 @@ import numpy as np
 
 from memory_maze import __version__
 from memory_maze.data import scenes as scenes_module
+from memory_maze.data.archive import Archive
 from memory_maze.data.frames import Reader
-from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest
+from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manifest, read_record
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
@@ -154,7 +155,22 @@ def begin(out: Path, manifest: Manifest) -> Generator[list[Shard]]:
         for path in [path for path in out.rglob("*") if is_temporary(path)]:
             path.unlink()
         manifest.save(out)
-        yield manifest.missing(out)
+        yield [shard for shard in manifest.shards() if not _is_there(out, manifest, shard)]
+
+
+def _is_there(out: Path, manifest: Manifest, shard: Shard) -> bool:
+    """Whether all files of a part are there, and none of them cut off."""
+    if not (out / shard.file).exists():
+        return False
+    try:
+        names = [shard.file]
+        if manifest.format == "npz":
+            names = list(read_record(out / shard.file, manifest.trajectory_files(shard)))
+        for name in names:
+            Archive(out / name, name).close()
+    except (DataError, FileNotFoundError):
+        return False
+    return True
 
 
 def _check_folder(out: Path, manifest: Manifest) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from memory_maze.data.npz import Files, Member, find_members, is_in_split
 from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
+from memory_maze.files import explain
 from memory_maze.processors import memory_bytes
 
 Arrays = Literal["numpy", "jax", "dlpack"]
@@ -54,6 +55,22 @@ def load(
     shards = manifest.complete(path, split)
     if not shards:
         raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
+    with _advising("it is fetched" if hub.is_name(name) else "memory-maze collect makes it"):
+        return _load_shards(path, manifest, shards, engine)
+
+
+@contextlib.contextmanager
+def _advising(remedy: str) -> Generator[None]:
+    """Adds to what is wrong with a part how to get a sound one."""
+    try:
+        yield
+    except TooLargeError:
+        raise
+    except (DataError, FileNotFoundError) as error:
+        raise DataError(f"{explain(error)}: remove this file, and {remedy} again") from error
+
+
+def _load_shards(path: Path, manifest: Manifest, shards: list[Shard], engine: str | None) -> "Dataset":
     evaluation = sum(len(shard.episodes) for shard in shards if shard.split == "eval")
     if manifest.format == "scenes":
         _check_memory(path, shards)
@@ -73,7 +90,7 @@ def _check_memory(path: Path, shards: list[Shard]) -> None:
         with Archive(path / shard.file, str(path / shard.file)) as archive:
             total += archive.unpacked
         if 2 * total > memory:
-            raise DataError(
+            raise TooLargeError(
                 f"{path}: it has {total:,} bytes unpacked up to {shard.file}, and joining takes twice as "
                 f"much memory: this machine has {memory:,} bytes; load one split, or on a larger machine"
             )
@@ -99,6 +116,10 @@ def _find_files(path: Path, split: str | None) -> list[Member]:
     if not members:
         raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
     return members
+
+
+class TooLargeError(DataError):
+    """It does not fit into memory."""
 
 
 class Dataset:
