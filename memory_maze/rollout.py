@@ -1,6 +1,7 @@
 """Whole episodes of a policy on either engine, as recordings of what happened.
 
-An episode depends on its scenario, the seed and its number alone, not on those it is played with.
+An episode depends on its scenario, the seed and its number alone, not on those it is played with: on a CPU to
+the last bit, and on a GPU but for what programs of different sizes round differently.
 """
 
 import concurrent.futures
@@ -26,7 +27,7 @@ from memory_maze.scenario import COLORS, Scenario
 
 ENGINES = ("jax", "mujoco")
 CHUNK = 50  # steps between two looks at the clock, at most
-PART = 256  # episodes that a CPU's core plays at once
+WIDTH = 32  # episodes that a CPU's core plays at once, always: other sizes would round differently
 START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
 
 Advance = Callable[[int], None]  # called with the number of steps that were made
@@ -49,6 +50,7 @@ def play(
     engine: str = "jax",
     seed: int = 0,
     episodes: Sequence[int] | None = None,
+    width: int = WIDTH,
     advance: Advance = lambda steps: None,
 ) -> Recording:
     """Plays complete scenarios of one size.
@@ -60,14 +62,17 @@ def play(
         engine: "jax", all at once, or "mujoco", one after another.
         seed: Of what the policy draws.
         episodes: Their numbers, which tell their draws apart; by default they are counted.
+        width: How many a CPU's core plays at once. 1 is soon done with one, but rounds differently, so that
+            its walk may part from that of the same episode elsewhere.
         advance: Told of progress, in steps of single mazes.
     """
     if engine not in ENGINES:
         raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
     numbers = np.arange(len(scenarios)) if episodes is None else np.asarray(episodes)
     keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(numbers)
-    play = play_jax if engine == "jax" else play_mujoco
-    return play(policy, scenarios, steps, keys, advance)
+    if engine == "mujoco":
+        return play_mujoco(policy, scenarios, steps, keys, advance)
+    return play_jax(policy, scenarios, steps, keys, advance, width)
 
 
 class Player(NamedTuple):
@@ -80,19 +85,24 @@ class Player(NamedTuple):
 
 
 def play_jax(
-    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+    policy: Policy,
+    scenarios: Sequence[Scenario],
+    steps: int,
+    keys: jax.Array,
+    advance: Advance,
+    width: int,
 ) -> Recording:
-    """All episodes at once on the device; on CPUs in parts of a fixed size, as one program uses one core."""
-    if jax.default_backend() != "cpu" or len(scenarios) <= PART:
+    """All episodes at once on a GPU; on CPUs in parts of one width, as a program uses one core."""
+    if jax.default_backend() != "cpu":
         return _play_part(policy, scenarios, steps, keys, advance)
-    count = -(-len(scenarios) // PART)
-    size = -(-len(scenarios) // count)
-    numbers = np.resize(np.arange(len(scenarios)), count * size).reshape(count, size)
+    count = -(-len(scenarios) // width)
+    # The last part is filled up with episodes that are thrown away.
+    numbers = np.resize(np.arange(len(scenarios)), (count, width))
     lock = threading.Lock()
 
     def advance_some(made: int) -> None:
         with lock:
-            advance(made * len(scenarios) // (count * size))
+            advance(made * len(scenarios) // (count * width))
 
     def play_some(part: np.ndarray) -> Recording:
         return _play_part(policy, [scenarios[i] for i in part], steps, keys[part], advance_some)

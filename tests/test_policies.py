@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Scenario, make_task, rollout
+from memory_maze import TASKS, Scenario, data, make_task, rollout
 from memory_maze.cli import main
 from memory_maze.data import DataError
+from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.scenes import from_recording
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario
-from memory_maze.evaluate import bootstrap, evaluate, summarize
+from memory_maze.evaluate import bootstrap, draw_scenarios, evaluate, summarize
 from memory_maze.observation import layout_of, shortest_path, to_cells
 from memory_maze.policies import explorer, geodesic, load_policy
 from memory_maze.policies.forgetful import Forgetful
@@ -161,6 +162,39 @@ def test_figures_of_rewards():
     assert report["share_of_paper"]["oracle"] == pytest.approx(0.75 / 34.8)
     low, high = bootstrap(np.arange(100.0))
     assert 40 < low < 49.5 < high < 59
+
+
+def test_an_episode_is_the_same_in_any_company():
+    """To the last bit: rounding would soon part them by metres."""
+    task, count = make_task(9, 3, seconds=75), 40
+    scenarios = draw_scenarios(task, count, 0, held_out=False)
+    together = play(load_policy("explorer"), scenarios, task.episode_steps())
+    for some in ([0, 1, 2], [39], [7, 8, 9, 10, 11], [20, 3, 31]):
+        alone = play(
+            load_policy("explorer"), [scenarios[i] for i in some], task.episode_steps(), episodes=some
+        )
+        for one, two in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(one, two[some])
+
+
+def test_few_episodes_are_the_first_of_many():
+    played = []
+    watch = lambda scenarios, recording: played.append(recording)  # noqa: E731
+    task = make_task(9, 3, seconds=75)
+    few, many = (evaluate(load_policy("explorer"), task, count, watch=watch) for count in (3, 40))
+    assert few["scores"] == many["scores"][:3]
+    np.testing.assert_array_equal(played[0].poses, played[1].poses[:3])
+
+
+def test_shards_of_any_size_give_the_same_data_set(tmp_path):
+    sets = []
+    for shard in (1, 3, 9):
+        manifest = make_manifest(make_task(9, 3), 9, steps=300, evaluation=3, shard=shard)
+        make_missing(tmp_path / str(shard), manifest)
+        sets.append(data.load(tmp_path / str(shard)).scenes)
+    for other in sets[1:]:
+        for name, array in vars(sets[0]).items():
+            np.testing.assert_array_equal(array, getattr(other, name), name)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
     next episode with reward 0 (`AutoresetMode.NEXT_STEP`). The time limit truncates, nothing terminates.
 
     `reset(seed=s)` starts the streams of episodes of seed s, `reset()` goes on in them; a list of seeds
-    gives each environment its own, and then it plays as it would alone; with None it goes on.
+    gives each environment its own, and then it plays as it would alone, up to rounding; with None it goes on.
 
     Args:
         num_envs: How many mazes.

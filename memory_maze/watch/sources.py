@@ -349,7 +349,8 @@ def _play(
     from memory_maze.rollout import play
 
     cache_programs()
-    recording = play(load_policy(word), [scenario], steps, engine=engine, seed=seed, advance=advance)
+    policy = load_policy(word)
+    recording = play(policy, [scenario], steps, engine=engine, seed=seed, width=1, advance=advance)
     return trace_of_scene(from_recording([scenario], [seed], recording), 0, title, engine)
 
 
