@@ -6,12 +6,11 @@ episode included, so the next maze depends on how many targets were reached in t
 
 import math
 
-import labmaze
 import numpy as np
 
+from memory_maze.maze import Layout, LayoutGenerator, Settings
 from memory_maze.scenario import (
     CELL_METRES,
-    FLOOR,
     TEXTURE_BLOCKS,
     WALL,
     WALL_TEXTURES,
@@ -53,7 +52,7 @@ class Sampler:
         self._objects_on_floor = objects_on_floor
         self._colors = list(range(MAX_OBJECTS))
         # The published constructor fails for the one seed in two billion that gives 0.
-        self._maze = make_generator(task, self._rng.randint(2147483648) or 1)
+        self._generator = make_generator(task, self._rng.randint(2147483648) or 1)
         # More than an episode can take: objects are more than a second apart.
         self.num_draws = min(2 * math.ceil(task.seconds) + 64, _MAX_DRAWS)
 
@@ -61,7 +60,7 @@ class Sampler:
         """The next episode."""
         rng, count = self._rng, self.task.objects
         rng.randint(count, size=max(draws_used - 1, 0))
-        textures, objects, spawns = self._place()
+        layout, textures, objects, spawns = self._place()
         if self._randomize_colors:
             touched = ()  # the published objects are new ones then
         target = rng.randint(count)
@@ -69,7 +68,7 @@ class Sampler:
             target = rng.randint(count)
         spawn = spawns[rng.randint(0, len(spawns))]
         bias = math.pi * (1 + np.tanh(np.arctanh(rng.uniform(-1, 1))))
-        walls = _read_layer(self._maze.entity_layer, lambda char: WALL if char == WALL else FLOOR)
+        walls = layout.walls()
         farthest = self._farthest_ray(walls, spawn, objects)
         state = rng.get_state()
         later = rng.randint(count, size=self.num_draws).tolist()
@@ -77,7 +76,7 @@ class Sampler:
         centre = (self.task.grid // 2, self.task.grid // 2)
         return Scenario(
             walls=walls,
-            rooms=_read_layer(self._maze.variations_layer, str),
+            rooms=layout.variations(),
             textures=textures,
             objects=objects,
             colors=tuple(self._colors[:count]),
@@ -92,19 +91,17 @@ class Sampler:
         self._rng.randint(self.task.objects, size=max(draws_used - 1, 0))
         return scenario.fill(self._rng, self.num_draws)
 
-    def _place(self) -> tuple[tuple[str, ...], tuple[Cell, ...], list[Cell]]:
-        """Mazes are drawn until one has room for all objects."""
+    def _place(self) -> tuple[Layout, tuple[str, ...], tuple[Cell, ...], list[Cell]]:
+        """Layouts are drawn until one has room for all objects."""
         for _ in range(_MAX_REGENERATIONS):
-            self._maze.regenerate()
+            layout = self._generator.draw()
             textures = self._draw_textures()
             if self._randomize_colors:
                 self._rng.shuffle(self._colors)
-            layer = self._maze.entity_layer
-            objects = [(int(r), int(c)) for r, c in np.argwhere(layer == "G")]
-            spawns = [(int(r), int(c)) for r, c in np.argwhere(layer == "P")]
+            objects, spawns = layout.places(layout.objects), layout.places(layout.spawns)
             self._rng.shuffle(objects)
             if len(objects) >= self.task.objects and spawns:
-                return textures, tuple(objects[: self.task.objects]), spawns
+                return layout, textures, tuple(objects[: self.task.objects]), spawns
         raise RuntimeError(
             f"no {self.task.name} maze with {self.task.objects} places for objects in "
             f"{_MAX_REGENERATIONS} tries: allow more rooms, smaller rooms, or more objects_per_room"
@@ -133,20 +130,23 @@ class Sampler:
         return int(np.argmax(lengths))
 
 
-def make_generator(task: Task, seed: int) -> labmaze.RandomMaze:
-    """The generator of layouts, with the published settings."""
-    return labmaze.RandomMaze(
+def settings_of(task: Task) -> Settings:
+    """What the generator of a task's layouts is told."""
+    return Settings(
         height=task.grid,
         width=task.grid,
         max_rooms=task.max_rooms,
         room_min_size=task.room_min_size,
         room_max_size=task.room_max_size,
-        spawns_per_room=1,
         objects_per_room=task.objects_per_room,
-        max_variations=26,
-        simplify=True,
-        random_seed=seed,
     )
+
+
+def make_generator(task: Task, seed: int) -> LayoutGenerator:
+    """The generator of a task's layouts."""
+    generator = LayoutGenerator(settings_of(task), seed)
+    generator.draw()  # the published generator draws one when it is made, which is never played
+    return generator
 
 
 def check_seed(seed: int | None) -> int | None:
@@ -158,10 +158,6 @@ def check_seed(seed: int | None) -> int | None:
     if not 0 <= seed <= MAX_SEED:
         raise ValueError(f"seed must be from 0 to {MAX_SEED}: got {seed}")
     return int(seed)
-
-
-def _read_layer(layer: np.ndarray, read) -> tuple[str, ...]:
-    return tuple("".join(read(char) for char in row) for row in layer)
 
 
 def _wrap(angle: float) -> float:

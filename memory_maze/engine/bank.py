@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from memory_maze.files import cache_folder, read_cached, write_cached
+from memory_maze.maze import Layout
 from memory_maze.observation import bit_rows, layout_of
 from memory_maze.processors import num_cores
 from memory_maze.sampler import MAX_SEED, Sampler, make_generator
@@ -151,18 +152,15 @@ def _arrays(bank: Bank) -> list[np.ndarray]:
 def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
     """Layouts of one generator; those without room for all objects are left out, as in the reference."""
     state = np.random.SeedSequence([seed, int(held_out), index]).generate_state(1)[0]
-    maze = make_generator(task, int(state) % (2**31 - 1) + 1)
+    generator = make_generator(task, int(state) % (2**31 - 1) + 1)
     rows = []
     slots = task.max_rooms * task.objects_per_room
     for _ in range(_CHUNK):
-        maze.regenerate()
-        entities, floors = (
-            np.asarray(layer)[-2:0:-1, 1:-1] for layer in (maze.entity_layer, maze.variations_layer)
-        )
-        row = _encode(entities, floors, slots)
-        fits = (row[2] >= 0).sum() >= task.objects and (row[3] >= 0).any()
-        if fits and _is_kept(row[0]) == held_out:
-            rows.append(row)
+        layout = generator.draw()
+        fits = layout.objects.bit_count() >= task.objects and layout.spawns
+        if fits and _is_kept(walls := _walls(layout)) == held_out:
+            places = [_cells(layout, marks, slots) for marks in (layout.objects, layout.spawns)]
+            rows.append((walls, layout.bit_rows(layout.room_cells), *places))
     widths = (task.size, task.size, slots, slots)
     types = (np.uint32, np.uint32, np.int16, np.int16)
     columns = zip(*rows, strict=True) if rows else ([],) * 4
@@ -198,15 +196,12 @@ def _is_kept(walls: np.ndarray) -> bool:
     return hashlib.sha256(walls.tobytes()).digest()[0] % HELD_OUT_SHARE == 0
 
 
-def _encode(entities: np.ndarray, floors: np.ndarray, slots: int) -> tuple[np.ndarray, ...]:
-    bits = np.uint32(1) << np.arange(len(entities), dtype=np.uint32)
-    walls = ((entities == "*") * bits).sum(axis=1, dtype=np.uint32)
-    rooms = (np.char.isupper(floors.astype(str)) * bits).sum(axis=1, dtype=np.uint32)
-    cells = [_pad(np.flatnonzero(entities.ravel() == char), slots) for char in "GP"]
-    return walls, rooms, *cells
+def _walls(layout: Layout) -> np.ndarray:
+    return np.array(layout.bit_rows(~layout.floor), np.uint32)
 
 
-def _pad(cells: np.ndarray, slots: int) -> np.ndarray:
-    padded = np.full(slots, -1, np.int16)
-    padded[: min(len(cells), slots)] = cells[:slots]
-    return padded
+def _cells(layout: Layout, places: int, slots: int) -> list[int]:
+    """Numbers of cells as the bank has them, in their order."""
+    size = layout.grid.height - 2
+    cells = sorted(size * (size - row) + column - 1 for row, column in layout.places(places))[:slots]
+    return cells + [-1] * (slots - len(cells))

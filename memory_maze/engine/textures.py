@@ -13,14 +13,12 @@ import zlib
 from pathlib import Path
 
 import jax
-import labmaze.assets
 import numpy as np
 
+from memory_maze.assets import FLOORS, WALLS
 from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.scenario import WALL_TEXTURES
 
-STYLE = "style_01"
-FLOOR_TEXTURES = ("blue", "blue_bright")  # corridors, rooms
 FIRST_FLOOR = len(WALL_TEXTURES)  # texture numbers: walls in the order of WALL_TEXTURES, then floors
 STEPS_PER_LEVEL = 2
 SLOTS = 16  # entries of the table per step: a power of two, so that an index is step << 4 | texture
@@ -57,9 +55,7 @@ def load_atlas() -> Atlas:
 
 def texture_paths() -> list[Path]:
     """The PNG files in the order of their texture numbers."""
-    walls = labmaze.assets.get_wall_texture_paths(STYLE)
-    floors = labmaze.assets.get_floor_texture_paths(STYLE)
-    return [Path(walls[name]) for name in WALL_TEXTURES] + [Path(floors[name]) for name in FLOOR_TEXTURES]
+    return [*WALLS.values(), *FLOORS.values()]
 
 
 def cache_path(sources: list[bytes]) -> Path:

@@ -9,21 +9,20 @@ import functools
 import itertools
 import math
 
-import labmaze.assets
 import numpy as np
 
+from memory_maze.assets import FLOORS, WALLS
 from memory_maze.scenario import (
     CELL_METRES,
     COLORS,
     CORRIDOR,
+    FLOOR_TEXTURES,
     TEXTURE_BLOCKS,
     WALL,
-    WALL_TEXTURES,
     Scenario,
     cell_to_world,
 )
 
-FLOOR_TEXTURES = ("blue", "blue_bright")  # corridors, rooms
 SPHERE_RADIUS = 0.6
 HALF_CELL = CELL_METRES / 2
 # Top-down camera: far away, so that walls hardly hide the floor behind them.
@@ -243,12 +242,10 @@ def build_graphics(
     grid: int, look: Look, resolution: int
 ) -> tuple[str, list[str], list[tuple[float, float]]]:
     """The model for the graphics card: its MJCF, the names of its textures, its planes' half sizes."""
-    walls = labmaze.assets.get_wall_texture_paths("style_01")
-    floors = labmaze.assets.get_floor_texture_paths("style_01")
-    files = {f"wall_{name}": walls[name] for name in WALL_TEXTURES}
+    files = {f"wall_{name}": path for name, path in WALLS.items()}
     if look.tops:
-        files |= {f"top_{name}": walls[name] for name in WALL_TEXTURES}
-    files |= {f"floor_{name}": floors[name] for name in FLOOR_TEXTURES}
+        files |= {f"top_{name}": path for name, path in WALLS.items()}
+    files |= {f"floor_{name}": path for name, path in FLOORS.items()}
     textures = [
         '<texture name="sky" type="skybox" builtin="gradient" rgb1=".4 .6 .8" rgb2="0 0 0" '
         'width="100" height="100"/>'
