@@ -151,7 +151,8 @@ async def run_study(folder, numbers, kill):
     """Each visitor is an interleaving of its own; amid them the server is stopped for all."""
     options = ["--tasks", "7x7", "--pace", "60", "--requests", "100000", "--seed", str(SEED)]
     jar = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-    async with httpx.AsyncClient(timeout=60, cookies=jar) as client:  # of many players
+    fresh = httpx.Limits(max_keepalive_connections=0)  # the server may be closing one that has been idle
+    async with httpx.AsyncClient(timeout=60, cookies=jar, limits=fresh) as client:  # of many players
         study = Study(folder, client, *options, "--players", str(len(numbers) - 2))
         visitors = [Visitor(study, number) for number in numbers]
         async with study.running(kill):
