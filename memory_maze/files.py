@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -135,6 +136,27 @@ def explain(error: BaseException) -> str:
         return str(error)
     file = "" if error.filename is None else f"{error.filename}: "
     return f"{file}{error.strerror[0].lower()}{error.strerror[1:]}"
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no file: whoever opened a pipe would wait for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path} is not a file")
+
+
+def read_small(path: Path, limit: int = 1 << 20) -> str:
+    """The text of a file that anybody may have made, which has so many bytes at most."""
+    check_regular(path)
+    if (size := path.stat().st_size) > limit:
+        raise OSError(f"{path} has {size:,} bytes: the limit is {limit:,}")
+    return path.read_text()
+
+
+def sync_all(folder: Path) -> None:
+    """Waits until all files of a folder are on the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            _sync(path)
 
 
 def _umask() -> int:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import random
+import shutil
 import sqlite3
 import time
 
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from memory_maze.data.npz import Files, Member
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import EPISODES, read_recordings, save_game
+from memory_maze.policies import AGENTS
 from memory_maze.tasks import parse_task
 from memory_maze.web.app import PLAYER, Settings, make_app
 from memory_maze.web.live import Live
@@ -273,3 +275,19 @@ def test_a_folder_with_nothing_but_damage_is_named(recorded, tmp_path):
         path.write_bytes(b"{")
     with pytest.raises(ValueError, match="not the record of an episode"):
         Library().add_sources([str(tmp_path)])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["config.json", "agent.safetensors"])
+@pytest.mark.parametrize("kind", ["a pipe", "huge"])
+def test_agents_of_strangers_are_refused_by_name(tmp_path, name, kind):
+    shutil.copytree(AGENTS / "impala-9x9", tmp_path / "agent")
+    (tmp_path / "agent" / name).unlink()
+    if kind == "huge":
+        (tmp_path / "agent" / name).touch()
+        os.truncate(tmp_path / "agent" / name, 1 << 40)
+    else:
+        os.mkfifo(tmp_path / "agent" / name)
+    library = Library()
+    with pytest.raises((ValueError, OSError), match=name if kind == "a pipe" else "agent"):
+        library.read(library.add_source(str(tmp_path / "agent"))[0], None)

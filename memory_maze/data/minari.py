@@ -20,6 +20,7 @@ from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import KEYS
 from memory_maze.extras import missing
+from memory_maze.files import sync_all
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
 from memory_maze.tasks import TASKS, make_task
@@ -113,6 +114,7 @@ def _finishing(final: Path, name: str) -> Generator[Path]:
             yield folder / "data"
             _make_namespace(name)
             (folder / _LOCK).unlink()
+            sync_all(folder)
             folder.rename(final)
         except BaseException:
             shutil.rmtree(folder)

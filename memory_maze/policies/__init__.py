@@ -24,6 +24,7 @@ import jax
 from memory_maze.assets import AGENTS
 from memory_maze.engine.types import State
 from memory_maze.extras import missing
+from memory_maze.files import read_small
 from memory_maze.training.names import CONFIG
 
 POLICIES = ("oracle", "explorer", "random")
@@ -129,7 +130,7 @@ def find_agent(name: str) -> Path | None:
 def agent_task(folder: Path) -> str:
     """The task that an agent was trained in."""
     try:
-        return str(json.loads((folder / CONFIG).read_text())["task"])
+        return str(json.loads(read_small(folder / CONFIG))["task"])
     except FileNotFoundError as error:
         raise ValueError(f"{folder}: no run or agent: there is no {CONFIG} in it") from error
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -20,10 +20,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import replacing
+from memory_maze.files import read_small, replacing
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import RESULT
-from memory_maze.training.result import sum_up, thin
+from memory_maze.training.result import MAX_BYTES, sum_up, thin
 
 KIND = "probing"
 _FORMAT = 1
@@ -64,7 +64,7 @@ def read_result(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there: memory-maze probe writes it at the end of a run")
     try:
-        result = json.loads(path.read_text())
+        result = json.loads(read_small(path, MAX_BYTES))
         if "kind" not in result and "evaluations" in result:
             raise ValueError("it is of an agent that plays: memory-maze report online shows it")
         if result["kind"] != KIND or result["format"] != _FORMAT:

@@ -12,6 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
+from memory_maze.files import read_small
 from memory_maze.machine import short_name
 from memory_maze.paper import Benchmark
 from memory_maze.probing.result import KIND, read_result
@@ -28,7 +29,7 @@ from memory_maze.report.scores import (
 from memory_maze.report.tables import format_time, markdown
 from memory_maze.tasks import parse_task
 from memory_maze.training.names import RESULT
-from memory_maze.training.result import find_difference
+from memory_maze.training.result import MAX_BYTES, find_difference
 
 TARGETS = ("walls", "objects")
 STATE_SIZE = 2048  # the benchmark's
@@ -181,8 +182,8 @@ def _places(path: Path) -> list[Path]:
 
 def _is_probing(file: Path) -> bool:
     try:
-        result = json.loads(file.read_text())
-    except ValueError:
+        result = json.loads(read_small(file, MAX_BYTES))
+    except (ValueError, OSError):
         return True  # is named as damaged when it is read
     return isinstance(result, dict) and result.get("kind") == KIND
 

@@ -16,7 +16,7 @@ import orbax.checkpoint as ocp
 from rich.console import Console
 from safetensors.numpy import load_file, save_file
 
-from memory_maze.files import replacing
+from memory_maze.files import check_regular, read_small, replacing
 from memory_maze.training.devices import is_first, on_first
 from memory_maze.training.names import CONFIG, WEIGHTS
 
@@ -166,7 +166,7 @@ def save_agent(folder: Path, network: Any, config: dict[str, Any]) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """What `save_agent` wrote beside the weights."""
     try:
-        return json.loads((folder / CONFIG).read_text())
+        return json.loads(read_small(folder / CONFIG))
     except FileNotFoundError as error:
         raise ValueError(
             f"{folder}: no run or agent: there is no {CONFIG} in it, as memory-maze train writes it"
@@ -177,4 +177,5 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def load_weights(folder: Path, template: Any) -> Any:
     """A network like the template with the weights of a folder."""
+    check_regular(folder / WEIGHTS)
     return from_arrays(load_file(folder / WEIGHTS), template)

@@ -36,7 +36,7 @@ def export_agent(source: Path, out: Path) -> int:
         raise missing(f"agents need {error.name}", error.name, "train") from error
     import numpy as np
 
-    from memory_maze.files import replacing
+    from memory_maze.files import check_regular, replacing
     from memory_maze.training.names import CONFIG, WEIGHTS
     from memory_maze.training.result import is_run
 
@@ -44,6 +44,7 @@ def export_agent(source: Path, out: Path) -> int:
         raise ValueError(f"{out}: choose another folder, for a run needs its own weights")
     config = read_config(source)
     try:
+        check_regular(source / WEIGHTS)
         arrays = load_file(source / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"{source / WEIGHTS}: no weights, or damaged ones: {error}") from error

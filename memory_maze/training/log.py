@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import replacing
+from memory_maze.files import check_regular, replacing
 from memory_maze.training.names import METRICS
 
 
@@ -40,6 +40,7 @@ class Log:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """All lines that a run wrote; one that was cut off by a crash is left out."""
     try:
+        check_regular(folder / METRICS)
         lines = (folder / METRICS).read_text().splitlines()
     except FileNotFoundError:
         return []

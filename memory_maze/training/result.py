@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.agents.presets import PRESETS, Config
-from memory_maze.files import replacing
+from memory_maze.files import read_small, replacing
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
 
 POINTS = 200
+MAX_BYTES = 1 << 26  # of a file that may have come from anywhere
 Join = Callable[[list[dict[str, Any]]], dict[str, Any]]  # lines of metrics as one
 _FORMAT = 1
 _ORIGIN = ("command", "date", "commit", "hardware", "versions")  # unknown where the training was killed
@@ -244,7 +245,7 @@ def _join(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        result = json.loads(path.read_text())
+        result = json.loads(read_small(path, MAX_BYTES))
     except ValueError as error:
         raise ValueError(f"{path}: no result, or a damaged one: {error}") from error
     if wrong := _find_wrong(result):

@@ -23,6 +23,7 @@ from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, from_recording, read_scenes, to_scenario
 from memory_maze.data.schema import DataError
 from memory_maze.extras import missing
+from memory_maze.files import read_small
 from memory_maze.machine import short_name
 from memory_maze.play.recordings import (
     EPISODES,
@@ -153,7 +154,7 @@ def _find_kind(word: str) -> Callable[[str, int | None, Settings], list[Entry]]:
         return find_trajectories
     if path.is_dir() and (path / EPISODES).is_dir():
         return find_recordings
-    if (path / CONFIG).is_file():
+    if (path / CONFIG).exists():
         return find_probes if "probe" in _read_config(path) else find_agents
     if path.exists():
         return find_trajectories
@@ -167,7 +168,7 @@ def _find_kind(word: str) -> Callable[[str, int | None, Settings], list[Entry]]:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        config = json.loads((folder / CONFIG).read_text())
+        config = json.loads(read_small(folder / CONFIG))
     except (OSError, ValueError) as error:
         raise SourceError(f"{folder / CONFIG}: no run, or a damaged one: {error}") from error
     return config if isinstance(config, dict) else {}
