@@ -4,6 +4,7 @@ import collections
 import hashlib
 import http.server
 import json
+import random
 import sys
 import threading
 import time
@@ -335,3 +336,24 @@ def test_paths_that_are_not_there(tmp_path):
     assert str(tmp_path / "nothing") in str(caught.value)
     assert "hub:owner/name" in str(caught.value)
     assert COMMAND in str(caught.value)
+
+
+def test_a_byte_that_flips_in_the_cache_is_told_or_harmless(server):
+    load(NAME)
+    wanted, draw = hub.parse_name(NAME), random.Random(0)
+    sound = wanted.record.read_bytes()
+    for _ in range(1000):
+        place = draw.randrange(len(sound))
+        changed = bytes([sound[place] ^ draw.randrange(1, 256)])
+        wanted.record.write_bytes(sound[:place] + changed + sound[place + 1 :])
+        assert hub._find_verified(wanted) in (None, root_of(server)), place
+    wanted.record.write_bytes(b"[]")
+    check(load(NAME))
+    path = root_of(server) / "train-00001.npz"
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    with pytest.raises(DataError, match=r"train-00001\.npz.*: remove this file, and it is fetched again"):
+        load(NAME)
+    path.unlink()
+    check(load(NAME))

@@ -120,8 +120,8 @@ def _find_verified(wanted: Name) -> Path | None:
         root = wanted.place / record["commit"]
         if all((root / path).stat().st_size == size for path, size in record["files"].items()):
             return root / wanted.folder
-    except (FileNotFoundError, ValueError, KeyError):
-        pass
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # a record that is damaged is as none
     return None
 
 
