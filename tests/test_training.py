@@ -285,6 +285,14 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize("config", ['{"model": "vae"}', "[]"])
+def test_a_run_of_another_kind_is_left_alone(tmp_path, config):
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(ValueError, match="there is another kind of run in it: choose another folder"):
+        train(RUN, tmp_path)
+    assert (tmp_path / "config.json").read_text() == config
+
+
 def test_runs_of_other_versions(tmp_path):
     train(dataclasses.replace(RUN, steps=16), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -185,6 +185,8 @@ def _check_same(run: Run, out: Path) -> None:
     if not (out / CONFIG).exists():
         return
     described = read_config(out)
+    if not isinstance(described, dict) or described.get("algorithm") != "impala":
+        raise ValueError(f"{out}: there is another kind of run in it: choose another folder")
     if "time_limit" not in described["agent"]:
         raise ValueError(
             f"{out}: its run began with a former V-trace, which learned wrongly at the time limit: "
