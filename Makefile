@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 export PYTHON
 
-.PHONY: demo test test-slow lint newest newest-3 newest-4 setup-dev benchmark peer clean
+.PHONY: demo test test-slow lint newest newest-3 newest-4 newest-python setup-dev benchmark peer clean
 
 demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
@@ -29,16 +29,23 @@ lint: setup-dev
 	$(BIN)/ruff format --check
 	$(BIN)/ty check
 
-# The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched.
+# The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched. The newest Python that is
+# here, also one that only pyenv knows, has the newest JAX.
 newest: setup-dev
 	@mkdir -p build && grep -v '^mujoco=' constraints.txt > build/constraints.txt
-	@$(MAKE) --no-print-directory -j 2 -O newest-3 newest-4
+	@$(MAKE) --no-print-directory -j 2 -O newest-3 newest-4 newest-python
 
 newest-3: PIN = mujoco>=3.17,<4
 newest-4: PIN = mujoco>=4,<5
 newest-3 newest-4: newest-%:
 	@scripts/venv.sh $(VENV)-mujoco$* check build/constraints.txt "$(PIN)"
 	$(VENV)-mujoco$*/bin/python -m pytest -m newest $$(grep -l 'mark\.newest' tests/*.py)
+
+newest-python: setup-dev
+	@export PYTHON=$$(scripts/python.sh any); \
+	if [ "$$($$PYTHON --version)" = "$$($(BIN)/python --version)" ]; then exit; fi; \
+	scripts/venv.sh $(VENV)-newest check,train constraints.txt && \
+	$(VENV)-newest/bin/python -m pytest -m pythons $$(grep -l 'mark\.pythons' tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py
@@ -47,4 +54,4 @@ peer: setup-dev
 	$(BIN)/python benchmarks/reference.py --record tests/golden
 
 clean:
-	rm -rf build demo $(VENV) $(VENV)-mujoco3 $(VENV)-mujoco4
+	rm -rf build demo $(VENV) $(VENV)-mujoco3 $(VENV)-mujoco4 $(VENV)-newest

@@ -28,21 +28,20 @@ class RoomPlan:
         """Rooms are tried until there are enough of them, or too many overlapped others."""
         settings = self._settings
         rooms: list[Room] = []
-        taken = area = failures = 0
-        possible = self._drawable
-        while (
-            failures < settings.retry_count
-            and area < settings.height * settings.width
-            and len(rooms) != (settings.max_rooms or -1)
-        ):
+        taken, possible = 0, self._drawable
+        area, most_area = 0, settings.height * settings.width
+        failures, most_failures = 0, settings.retry_count
+        while failures < most_failures and area < most_area:
             if not possible and self._words_per_room:
-                words.skip((settings.retry_count - failures) * self._words_per_room)
+                words.skip((most_failures - failures) * self._words_per_room)
                 break
             room = self._draw_room(words)
             if room.overlap & taken:
                 failures += 1
                 continue
             rooms.append(room)
+            if len(rooms) == settings.max_rooms:
+                break
             taken |= room.overlap
             area += len(room.cells)
             for point in room.points:

@@ -75,6 +75,31 @@ def start_table(report: dict) -> str:
     )
 
 
+def generator_table(report: dict) -> str:
+    """Our maze generator beside labmaze's."""
+    mazes, banks = report["mazes"], report["banks"]
+    rows = [
+        ("a maze, ms: ours", [f"{figures['ours_ms']:.3f}" for figures in mazes.values()]),
+        ("labmaze", [f"{figures['labmaze_ms']:.3f}" for figures in mazes.values()]),
+        ("times longer", [f"{figures['times_longer']:.2f}" for figures in mazes.values()]),
+        ("the default bank, s: ours", [_bank_cell(banks, name, "ours_seconds") for name in mazes]),
+        ("from labmaze's text, as before", [_bank_cell(banks, name, "labmaze_seconds") for name in mazes]),
+    ]
+    lines = [f"| | {' | '.join(mazes)} |", "|---" * (1 + len(mazes)) + "|"]
+    lines += [f"| {label} | {' | '.join(cells)} |" for label, cells in rows]
+    hardware = report["hardware"]
+    counts = ", ".join(f"{figures['layouts']:,} ({name})" for name, figures in banks.items())
+    return (
+        "\n".join(lines)
+        + f"\n\nIn turns in one process on one core, banks of {counts} layouts on {hardware['cores']} cores "
+        + f"({hardware['cpu']}); labmaze {report['versions']['labmaze']}, {report['date'][:10]}."
+    )
+
+
+def _bank_cell(banks: dict, name: str, key: str) -> str:
+    return f"{banks[name][key]:.1f}" if name in banks else ""
+
+
 def equivalence_table(report: dict) -> str:
     """Every figure of the JAX engine against MuJoCo beside its limit."""
     tasks = list(report["figures"])
