@@ -22,10 +22,12 @@ from memory_maze.data.inspect_command import Inspect
 from memory_maze.evaluate_command import Evaluate
 from memory_maze.extras import missing
 from memory_maze.files import check_writable, explain
+from memory_maze.limits import check_between
 from memory_maze.play.play_command import Play
 from memory_maze.probing.command import Probing
 from memory_maze.probing.pictures_command import ProbePictures
 from memory_maze.report.command import Report
+from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import TASKS, get_task
 from memory_maze.training.command import Train
@@ -35,6 +37,7 @@ from memory_maze.watch.video_command import Video
 from memory_maze.web.command import Serve
 
 console = Console()
+MAX_EPISODE = 10_000  # of a scenario: those before are drawn too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +58,9 @@ class Demo:
     def run(self) -> None:
         from memory_maze.demo import run_demo
 
-        if not 1 <= self.steps <= 1000:
-            raise ValueError(f"steps must be from 1 to 1000, an episode of 9x9: got {self.steps}")
+        check_between(1, 1000, steps=self.steps)  # an episode of 9x9
+        check_between(1, 100, fps=self.fps)
+        check_seed(self.seed)
         check_writable(self.out / "walk.mp4")
         for what, path in run_demo(self.out, self.steps, self.seed, self.fps, self.engine).items():
             console.print(f"{what}: {path}", soft_wrap=True)
@@ -102,8 +106,7 @@ class ShowScenario:
         else:
             from memory_maze.sampler import Sampler
 
-            if self.episode < 0:
-                raise ValueError(f"episode must be 0 or more: got {self.episode}")
+            check_between(0, MAX_EPISODE, episode=self.episode)
             sampler = Sampler(get_task(self.task), self.seed)
             for _ in range(self.episode + 1):
                 scenario = sampler.sample()
@@ -186,6 +189,7 @@ class CompareEngines:
             raise missing("this needs PIL", "PIL", "video")
         from memory_maze.compare import report as comparison
 
+        check_seed(self.seed)
         check_writable(self.out / "figures.json")
         for task in self.tasks:
             get_task(task)

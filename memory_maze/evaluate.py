@@ -28,6 +28,7 @@ PAPER = {
 }
 BIN = 100  # steps
 RESAMPLES = 10_000
+FEWEST = 5  # episodes that an interval is told of: fewer, drawn again, say little of others
 
 Watch = Callable[[list[Scenario], Recording], None]  # called with what was played
 
@@ -121,8 +122,10 @@ def summarize(rewards: np.ndarray, task: Task) -> dict[str, Any]:
     return report
 
 
-def bootstrap(scores: np.ndarray) -> list[float]:
-    """Where the mean lies with 95 % confidence, by drawing episodes again."""
+def bootstrap(scores: np.ndarray) -> list[float] | None:
+    """Where the mean lies with 95 % confidence, by drawing episodes again; None if they are too few."""
+    if len(scores) < FEWEST:
+        return None
     rng = np.random.default_rng(0)
     means = rng.choice(scores, (RESAMPLES, len(scores))).mean(axis=1)
     return [float(value) for value in np.quantile(means, (0.025, 0.975))]

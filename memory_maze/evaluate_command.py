@@ -105,11 +105,11 @@ def evaluate_shown(
         bar = progress.add_task(f"{name} in {task.name}", total=episodes * task.episode_steps())
         advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
         report = evaluate(policy, task, episodes, advance=advance, watch=film, **settings)
-    low, high = report["interval_95"]
+    spread = describe_interval(report["interval_95"])
     where = " that no agent is trained in" if report["held_out"] else ""
     console.print(
-        f"{name} in {task.name} on {engine}: {report['mean']:.2f} ({low:.2f} to {high:.2f} with 95 % "
-        f"confidence), {episodes} episodes in {report['layouts']} different layouts{where}",
+        f"{name} in {task.name} on {engine}: {report['mean']:.2f}{spread}, {episodes} episodes in "
+        f"{report['layouts']} different layouts{where}",
         soft_wrap=True,
     )
     if few := describe_few_layouts(report):
@@ -119,6 +119,11 @@ def evaluate_shown(
     if bins := report["rewards_per_100_steps"]:
         console.print(f"rewards in each 100 steps: {draw_bars(bins)}", soft_wrap=True, highlight=False)
     return report | describe_origin()
+
+
+def describe_interval(interval: list[float] | None) -> str:
+    """Nothing of episodes that are too few for one."""
+    return "" if interval is None else " ({:.2f} to {:.2f} with 95 % confidence)".format(*interval)
 
 
 def draw_bars(values: list[float]) -> str:

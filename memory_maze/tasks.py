@@ -115,9 +115,7 @@ def parse_task(name: str, objects: int | None = None) -> Task:
         return TASKS[name]
     if not size.isdecimal() or size != again:
         return get_task(name)  # which knows what to say
-    return make_task(
-        int(size), objects=TASKS[name].objects if name in TASKS else 3 if objects is None else objects
-    )
+    return make_task(int(size), objects=3 if objects is None else objects)
 
 
 def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":

@@ -81,7 +81,7 @@ def test_scenarios_are_drawn_saved_and_read(tmp_path):
         (["scenario", "--task", "8x8"], "no task '8x8'"),
         (["scenario", "missing.json"], "memory-maze scenario --out missing.json draws one"),
         (["scenario", "broken.txt"], "wrong shape"),
-        (["scenario", "--episode", "-1"], "episode must be 0 or more"),
+        (["scenario", "--episode", "-1"], "episode must be from 0 to 10,000: got -1"),
         (["demo", "--steps", "-1"], "steps must be from 1"),
     ],
 )

@@ -162,6 +162,10 @@ def test_figures_of_rewards():
     assert report["share_of_paper"]["oracle"] == pytest.approx(0.75 / 34.8)
     low, high = bootstrap(np.arange(100.0))
     assert 40 < low < 49.5 < high < 59
+    assert bootstrap(np.arange(5.0)) is not None
+    assert report["interval_95"] is None
+    for count in (1, 4):
+        assert bootstrap(np.arange(float(count))) is None, "too few to tell"
 
 
 def test_an_episode_is_the_same_in_any_company():
@@ -252,7 +256,8 @@ def test_the_command_writes_the_figures(tmp_path, capsys):
     report = json.loads(path.read_text())
     assert report["episodes"] == 2
     assert {"mean", "std_error", "policy", "task", "engine", "seed", "date"} <= report.keys()
-    assert "95 %" in capsys.readouterr().out
+    assert report["interval_95"] is None
+    assert "95 %" not in capsys.readouterr().out, "of two episodes"
 
 
 def test_policies_of_the_present_folder_are_found(tmp_path, monkeypatch):

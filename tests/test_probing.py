@@ -363,7 +363,7 @@ def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, caps
     assert "out of time" not in capsys.readouterr().out
     with pytest.raises(SystemExit):
         call(sets, *words, "--minutes", "0", out=tmp_path)
-    assert "minutes must be positive: got 0" in capsys.readouterr().err
+    assert "minutes must be above 0: got 0" in capsys.readouterr().err
 
 
 def test_what_is_stopped_while_it_is_scored_is_saved(run, sets, tmp_path, monkeypatch):
@@ -694,7 +694,7 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypat
     for wrong, message in (
         ([str(tmp_path / "a.gif")], "ends in .png or .mp4"),
         ([str(tmp_path / "a.png"), "--trajectory", "5"], "no trajectory 5: there are 5, from 0"),
-        ([str(tmp_path / "a.png"), "--columns", "0"], "columns must be positive"),
+        ([str(tmp_path / "a.png"), "--columns", "0"], "columns must be from 1 to 100"),
     ):
         with pytest.raises(SystemExit):
             main([*words, *wrong])

@@ -209,6 +209,15 @@ def test_evaluations_in_other_mazes_are_not_compared(changes):
     assert compare(result) is None
 
 
+def test_a_change_in_few_mazes_has_no_interval(tmp_path):
+    result = make_result(mujoco=19.0)
+    for count, told in ((4, False), (5, True)):
+        result["evaluations"][1] |= {"episodes": count, "scores": [19.0] * count}
+        assert (compare(result).interval_95 is not None) == told
+        table = tables.make_engine_table(group(find_results([save(tmp_path / str(count), result)])))
+        assert (" to " in table.splitlines()[2]) == told
+
+
 def test_without_out_there_is_only_the_table(results, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(results, "results/online")

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from memory_maze.limits import check_above, check_between, check_least
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -66,12 +68,25 @@ class Config:
     """Convolutions in bfloat16."""
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         if self.environments % self.sequences:
             raise ValueError(
                 f"{self.environments} environments do not make whole groups of {self.sequences} sequences"
             )
-        if self.passes < 1:
-            raise ValueError(f"{self.passes} passes: learn from each sequence at least once")
+
+    def _check_numbers(self) -> None:
+        for names in (
+            ("environments", "sequences", "length", "passes", "features", "core_size", "shrink"),
+            ("horizon", "forget_every", "decay_steps"),
+        ):
+            check_least(1, **{name: getattr(self, name) for name in names})
+        for channels in self.channels:
+            check_least(1, channels=channels)
+        check_least(0, blocks=self.blocks, entropy=self.entropy, value_cost=self.value_cost)
+        check_least(0, last_rate=self.last_rate)
+        check_above(0, learning_rate=self.learning_rate, epsilon=self.epsilon, trust=self.trust)
+        check_above(0, max_gradient=self.max_gradient)
+        check_between(0, 1, discount=self.discount, decay=self.decay, momentum=self.momentum)
 
 
 PRESETS = {

@@ -19,7 +19,7 @@ class Collect:
     task: str = "9x9"
     """Which task, or any odd size like 7x7."""
     objects: int | None = None
-    """Objects in mazes of other sizes; by default 3."""
+    """Objects in each maze, 1 to 6; by default those of the task, and 3 in other sizes."""
     episodes: int = 30_000
     """How many trajectories, each in a maze of its own."""
     evaluation: int | None = None

@@ -29,12 +29,13 @@ from memory_maze.data.schema import KEYS, DataError
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.programs import cache_programs
 from memory_maze.files import LOCK, is_temporary, replacing, sole_writer
+from memory_maze.limits import check_between
 from memory_maze.policies import Policy, load_policy
 from memory_maze.processors import num_cores
 from memory_maze.rollout import ENGINES, Advance, play
 from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import CONTROL_FREQ, Task, get_task
+from memory_maze.tasks import CONTROL_FREQ, MAX_SECONDS, Task, get_task
 from memory_maze.workers import calling
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
@@ -67,10 +68,11 @@ def make_manifest(
         raise ValueError(f"no engine {engine!r}: there are {' and '.join(ENGINES)}")
     check_seed(seed)
     evaluation = round(episodes / EVALUATION_SHARE) if evaluation is None else evaluation
-    if not 1 <= episodes <= SEED_STRIDE or not 0 <= evaluation <= episodes or steps < 1:
+    check_between(1, MAX_SECONDS * CONTROL_FREQ, steps=steps)
+    if not 1 <= episodes <= SEED_STRIDE or not 0 <= evaluation <= episodes:
         raise ValueError(
-            f"{episodes} episodes of {steps} steps, {evaluation} of them for evaluation: "
-            f"episodes are from 1 to {SEED_STRIDE:,}, steps at least 1"
+            f"{episodes} episodes, {evaluation} of them for evaluation: "
+            f"episodes are from 1 to {SEED_STRIDE:,}, and no more of them for evaluation"
         )
     if shard is not None and shard < 1:
         raise ValueError(f"a shard has at least one episode: got {shard}")

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from memory_maze.options import check_resolution
 from memory_maze.paper import SCORES
 from memory_maze.play.game import Game, choose_action
 from memory_maze.play.recordings import EPISODES, Played, check_name, save_game
@@ -69,6 +70,7 @@ class Settings:
                 f"pace must be from {MIN_PACE:g} to {MAX_PACE:g} steps a second: got {self.pace}"
             )
         check_seed(self.seed)
+        check_resolution("resolution", self.resolution)
         if self.episodes is not None and self.episodes < 1:
             raise ValueError(f"episodes must be at least 1: got {self.episodes}")
 

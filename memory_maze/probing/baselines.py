@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from memory_maze.limits import check_between, check_least
 from memory_maze.models.cores import GRU
 from memory_maze.models.nets import MLP
 from memory_maze.models.rssm import RSSM, Latent, divergence
@@ -51,6 +52,15 @@ class Config:
     """See squares of so many pixels as one, and without convolutions, if it is more than 1."""
     mixed_precision: bool = True
     """Large products in bfloat16."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("recurrent", "hidden", "groups", "classes", "latent", "latent_units"),
+            *("dynamics_layers", "dynamics_units", "depth", "shrink"),
+        ):
+            check_least(1, **{name: getattr(self, name)})
+        check_least(0, divergence=self.divergence, vae_divergence=self.vae_divergence)
+        check_between(0, 1, balance=self.balance)
 
     @property
     def dtype(self) -> Any:

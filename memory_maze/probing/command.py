@@ -54,6 +54,7 @@ class Probing:
         from rich.console import Console
 
         from memory_maze.files import sole_writer
+        from memory_maze.limits import check_least
         from memory_maze.training.command import choose_preset
         from memory_maze.training.progress import Bars
 
@@ -61,6 +62,7 @@ class Probing:
             from memory_maze.probing.session import make_run, probe
         except ModuleNotFoundError as error:
             raise missing(f"probing needs {error.name}", error.name, "train") from error
+        check_least(1, trajectories=self.trajectories)
         console = Console()
         run = make_run(
             self.model,

@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from memory_maze.extras import missing
+from memory_maze.limits import check_between
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +32,7 @@ class ProbePictures:
 
         if self.out.suffix not in (".png", ".mp4"):
             raise ValueError(f"{self.out}: give a file that ends in .png or .mp4")
-        if self.columns < 1:
-            raise ValueError(f"columns must be positive: got {self.columns}")
+        check_between(1, 100, columns=self.columns)
         check_extra = import_pictures if self.out.suffix == ".png" else import_video
         check_extra()
         try:

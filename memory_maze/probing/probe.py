@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from memory_maze.limits import check_above, check_least
 from memory_maze.models.nets import MLP
 
 Target = Literal["walls", "objects"]
@@ -32,6 +33,11 @@ class ProbeConfig:
     told: tuple[str, ...] = ("walls",)
     """Targets whose probes are told the agent's position and direction. Objects are asked for in the agent's
     frame; whoever is told where the maze's centre is knows more of them than the paper's VAE does."""
+
+    def __post_init__(self) -> None:
+        check_least(0, layers=self.layers)
+        check_least(1, units=self.units)
+        check_above(0, norm_epsilon=self.norm_epsilon, learning_rate=self.learning_rate, epsilon=self.epsilon)
 
 
 class Truth(NamedTuple):

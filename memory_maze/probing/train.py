@@ -21,11 +21,13 @@ from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
 from memory_maze.engine.programs import cache_programs
 from memory_maze.files import replacing
+from memory_maze.limits import check_above, check_least
 from memory_maze.probing import baselines
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
 from memory_maze.probing.model import SequenceModel, find_maker, start
 from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
+from memory_maze.sampler import check_seed
 from memory_maze.training.checkpoint import Checkpoints, read_config
 from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
@@ -47,6 +49,11 @@ class OptimizerConfig:
     weight_decay: float = 1e-2
     max_gradient: float = 200.0
     """Norm at which gradients are clipped."""
+
+    def __post_init__(self) -> None:
+        check_above(0, learning_rate=self.learning_rate, epsilon=self.epsilon)
+        check_above(0, max_gradient=self.max_gradient)
+        check_least(0, weight_decay=self.weight_decay)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +88,15 @@ class Run:
     """How many of these are looked at on the way."""
     minutes: float | None = None
     """Stop training after so long, to go on another time."""
+
+    def __post_init__(self) -> None:
+        check_least(0, steps=self.steps, log_every=self.log_every, save_every=self.save_every)
+        check_least(1, score_every=self.score_every, score_on=self.score_on)
+        check_above(0, minutes=self.minutes)
+        check_seed(self.seed)
+        check_sizes(batch=self.batch, time=self.time, interleave=self.interleave)
+        if any(depth < 0 for depth in self.depths):
+            raise ValueError(f"depths are numbers of hidden layers, from 0: got {self.depths}")
 
     def describe(self, train_set: Dataset) -> dict[str, Any]:
         """Plain data, for config.json: of a run on this data."""
@@ -118,9 +134,6 @@ def begin(run: Run, size: int, objects: int) -> Learning:
     # Asked before anything is computed: Python waits for that when it ends.
     if eqx.filter_eval_shape(make_model, run, model_key).supervised:
         _check_supervised(run)
-    if any(depth < 0 for depth in run.depths):
-        raise ValueError(f"depths are numbers of hidden layers, from 0: got {run.depths}")
-    check_sizes(batch=run.batch, time=run.time, interleave=run.interleave)
     model = make_model(run, model_key)
     keys = dict(zip(TARGETS, probe_keys, strict=True))
     dtype = run.settings.dtype if run.settings else jnp.float32

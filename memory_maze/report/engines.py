@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from memory_maze.evaluate import FEWEST
+
 _DRAWS = 10_000
 
 
@@ -15,8 +17,8 @@ class Comparison(NamedTuple):
     mujoco: float
     change: float
     """Of MuJoCo's mean score to that of the JAX engine: 0.01 is one percent more."""
-    interval_95: list[float]
-    """Where the change lies, by drawing mazes again."""
+    interval_95: list[float] | None
+    """Where the change lies, by drawing mazes again; None if they are too few to tell."""
 
 
 def compare(result: dict[str, Any]) -> Comparison | None:
@@ -31,9 +33,17 @@ def compare(result: dict[str, Any]) -> Comparison | None:
     scores = np.array([reports[engine]["scores"][:episodes] for engine in ("jax", "mujoco")])
     if not scores[0].any():
         return None
-    draws = np.random.default_rng(0).integers(episodes, size=(_DRAWS, episodes))
     jax, mujoco = scores.mean(axis=1)
+    change = float(mujoco / jax - 1)
+    return Comparison(episodes, float(jax), float(mujoco), change, _find_interval(scores))
+
+
+def _find_interval(scores: np.ndarray) -> list[float] | None:
+    """Of (2, episodes) scores."""
+    episodes = scores.shape[1]
+    if episodes < FEWEST:
+        return None
+    draws = np.random.default_rng(0).integers(episodes, size=(_DRAWS, episodes))
     jaxes, mujocos = scores[:, draws].mean(axis=2)
     drawn = mujocos[jaxes > 0] / jaxes[jaxes > 0] - 1
-    interval = [float(value) for value in np.quantile(drawn, (0.025, 0.975))]
-    return Comparison(episodes, float(jax), float(mujoco), float(mujoco / jax - 1), interval)
+    return [float(value) for value in np.quantile(drawn, (0.025, 0.975))]

@@ -191,9 +191,9 @@ def make_lines(sizes: Sequence[Size]) -> list[list[str]]:
 
 def describe_interval(size: Size) -> str:
     """Like "22.4 to 25.1"."""
-    if len(size.episodes) < 2:
+    if (interval := bootstrap(size.scores)) is None:
         return MISSING
-    low, high = bootstrap(size.scores)
+    low, high = interval
     return f"{low:.1f} to {high:.1f}"
 
 
@@ -324,7 +324,7 @@ def _describe(size: Size) -> dict[str, Any]:
         "size": size.name,
         "task": dataclasses.asdict(size.task),
         **_describe_cell(cell),
-        "interval_95": bootstrap(size.scores) if len(size.episodes) > 1 else None,
+        "interval_95": bootstrap(size.scores),
         "players": len(size.players),
         "rewards_per_100_steps": size.bins.mean(axis=0).tolist(),
     }

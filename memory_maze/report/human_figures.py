@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze import paper
-from memory_maze.evaluate import BIN
+from memory_maze.evaluate import BIN, FEWEST
 from memory_maze.report.figures import PALETTE, finish, make_panels
 from memory_maze.report.human import Size, make_cell, resample
 
@@ -33,7 +33,7 @@ def draw_episodes(sizes: Sequence[Size], oracle: dict[str, list[float]]) -> Any:
         if size.is_published and oracle.get(size.name):
             _draw_line(axes, oracle[size.name], label="oracle, which knows the map", **_ORACLE)
         _draw_line(axes, size.bins.mean(axis=0), label="people, mean", color=_PEOPLE, linewidth=2, zorder=3)
-        if len(size.episodes) > 1:
+        if len(size.episodes) >= FEWEST:
             _draw_band(axes, size)
         axes.set(xlabel="step of the episode", ylabel=f"rewards in {BIN} steps")
         top = max([axes.dataLim.y1, 0.5])

@@ -123,8 +123,9 @@ def make_engine_table(groups: Sequence[Group]) -> str | None:
         for result in one.results:
             if (found := compare(result)) is None:
                 continue
-            low, high = found.interval_95
-            change = f"{found.change:+.1%} ({low:+.1%} to {high:+.1%})"
+            change = f"{found.change:+.1%}"
+            if found.interval_95 is not None:
+                change += " ({:+.1%} to {:+.1%})".format(*found.interval_95)
             scores = [f"{found.jax:.2f}", f"{found.mujoco:.2f}"]
             where = [one.name, result["task"], str(result["seed"]), str(found.episodes)]
             lines.append([*where, *scores, change])

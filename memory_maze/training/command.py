@@ -56,9 +56,12 @@ class Train:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.engine.bank import SEED_STRIDE
+        from memory_maze.limits import check_between
         from memory_maze.tasks import parse_task
 
         parse_task(self.task)
+        check_between(0, SEED_STRIDE, evaluate=self.evaluate)
         try:
             from memory_maze.agents.presets import PRESETS
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores

@@ -17,6 +17,8 @@ from memory_maze.agents.presets import Config
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.programs import cache_programs
+from memory_maze.limits import check_above, check_least
+from memory_maze.sampler import check_seed
 from memory_maze.tasks import parse_task
 from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
 from memory_maze.training.devices import (
@@ -57,6 +59,12 @@ class Run:
     """Seconds between two checkpoints."""
     minutes: float | None = None
     """Stop training after so long, to go on another time."""
+
+    def __post_init__(self) -> None:
+        check_least(1, steps=self.steps, layouts=self.layouts)
+        check_least(0, log_every=self.log_every, save_every=self.save_every)
+        check_above(0, minutes=self.minutes)
+        check_seed(self.seed)
 
     @property
     def iteration_steps(self) -> int:

@@ -1,0 +1,137 @@
+"""Every number that a command takes is honoured or refused, before anything is made."""
+
+import pytest
+
+from memory_maze import tasks
+from memory_maze.agents.presets import PRESETS
+from memory_maze.cli import main
+from memory_maze.data.collection import make_manifest
+from memory_maze.probing.session import make_run
+from memory_maze.training.command import override
+
+WHOLE = ("0", "-1", "nan", "1.5")
+SEED = ("-1", "4294967296", "nan")
+SECONDS = ("-1", "nan", "inf")
+PACE = ("0", "-1", "nan", "inf", "1e9")
+HUGE = "1000000000000"
+NUMBERS = {
+    "demo": {"--steps": (*WHOLE, HUGE), "--fps": (*WHOLE, HUGE), "--seed": SEED},
+    "scenario": {"--seed": SEED, "--episode": ("-1", "nan", HUGE)},
+    "play": {
+        "--seed": SEED,
+        "--pace": PACE,
+        "--resolution": (*WHOLE, HUGE),
+        "--episodes": WHOLE,
+    },
+    "serve": {
+        "--port": ("-1", "nan", "65536"),
+        "--pace": PACE,
+        "--seed": SEED,
+        "--players": WHOLE,
+        "--requests": ("0", "-1", "nan", "inf"),
+        "--show-seed": SEED,
+    },
+    "evaluate random": {"--episodes": (*WHOLE, HUGE), "--seed": SEED, "--forget-every": WHOLE},
+    "train impala": {
+        "--steps": WHOLE,
+        "--minutes": ("0", *SECONDS),
+        "--seed": SEED,
+        "--layouts": WHOLE,
+        "--save-every": SECONDS,
+        "--log-every": SECONDS,
+        "--evaluate": ("-1", "nan", HUGE),
+    },
+    "probe rssm": {
+        "--depths": ("-1", "nan"),
+        "--steps": ("-1", "nan"),
+        "--minutes": ("0", *SECONDS),
+        "--interleave": WHOLE,
+        "--seed": SEED,
+        "--trajectories": WHOLE,
+        "--score-every": WHOLE,
+        "--save-every": SECONDS,
+        "--log-every": SECONDS,
+    },
+    "probe-pictures run --data none": {"--trajectory": ("nan",), "--columns": (*WHOLE, HUGE)},
+    "collect": {
+        "--objects": ("0", "-1", "7", "nan"),
+        "--episodes": (*WHOLE, HUGE),
+        "--evaluation": ("-1", "nan", HUGE),
+        "--steps": (*WHOLE, HUGE),
+        "--seed": SEED,
+        "--shard": WHOLE,
+    },
+    "video oracle": {
+        "--seed": SEED,
+        "--steps": ("-1", "nan", "9:3"),
+        "--every": WHOLE,
+        "--fps": (*WHOLE, HUGE),
+    },
+    "compare-engines": {"--seed": SEED},
+}
+WRONG = [
+    (command, name, number)
+    for command, numbers in NUMBERS.items()
+    for name, wrong in numbers.items()
+    for number in wrong
+]
+
+
+@pytest.mark.parametrize(("command", "name", "number"), WRONG, ids=[" ".join(words) for words in WRONG])
+def test_numbers_that_nothing_can_be_done_with_are_refused(
+    command, name, number, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = command.split()
+    if words[0] in ("train", "probe", "collect"):
+        words += ["--out", "made"]
+    if words[0] == "probe-pictures":
+        words += ["--out", "strip.png"]
+    if words[0] in ("train", "probe"):
+        words += ["--preset", "debug"]
+    if words[0] == "serve" and name == "--show-seed":
+        words += ["--show", "oracle"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, f"{name}={number}"])
+    assert ended.value.code != 0
+    told = "".join(capsys.readouterr())
+    assert name.strip("-").split("-")[-1] in told
+    assert "Traceback" not in told
+    assert not list(tmp_path.glob("made/*.*")), "nothing was made"
+
+
+def test_collect_has_as_many_objects_as_were_asked_for():
+    assert make_manifest(tasks.parse_task("9x9", 5), 10).task.objects == 5
+    assert tasks.parse_task("9x9", 3) == tasks.TASKS["9x9"]
+    with pytest.raises(ValueError, match="objects must be from 1 to 6: got 9"):
+        tasks.parse_task("9x9", 9)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("environments=0", "sequences=-1", "length=0", "passes=0", "features=0", "core_size=0"),
+        *("shrink=0", "horizon=0", "forget_every=-5", "decay_steps=0", "channels=[8, 0]", "blocks=-1"),
+        *("learning_rate=-1", "learning_rate=0", "learning_rate=NaN", "learning_rate=Infinity"),
+        *("discount=1.5", "decay=-0.1", "momentum=2.0", "entropy=-1.0", "value_cost=NaN", "epsilon=0.0"),
+        *("trust=0.0", "max_gradient=-1.0", "last_rate=-1.0"),
+    ],
+)
+def test_values_of_agents_are_refused(setting):
+    name = setting.partition("=")[0]
+    with pytest.raises(ValueError, match=rf"{name} must be"):
+        override(PRESETS["small"], (setting,))
+
+
+@pytest.mark.parametrize(
+    "setting", ["recurrent=0", "groups=-1", "shrink=0", "balance=2.0", "divergence=-1.0", "depth=0"]
+)
+def test_values_of_models_are_refused(setting):
+    with pytest.raises(ValueError, match=rf"{setting.partition('=')[0]} must be"):
+        make_run("rssm", "debug", settings=(setting,))
+
+
+@pytest.mark.parametrize("setting", ["layers=-1", "units=0", "learning_rate=-1", "epsilon=NaN"])
+def test_values_of_probes_are_refused(setting):
+    with pytest.raises(ValueError, match=rf"{setting.partition('=')[0]} must be"):
+        make_run("rssm", "debug", probe=(setting,))
