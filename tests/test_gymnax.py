@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from memory_maze.adapters.gymnasium_vector import MemoryMazeVectorEnv
 from memory_maze.adapters.gymnax import Box, Dict, Discrete, GymnaxEnv, Params
 
 STEPS = 8
@@ -96,6 +97,25 @@ def test_episodes_and_automatic_resets(env):
             assert bool((before == after).all()) == (not done), "a new maze"
         if done:
             np.testing.assert_array_equal(observation, env.env.render(state))
+
+
+def test_episodes_are_those_of_the_vector_environment(env):
+    """From the same states, by the same actions; the mazes that follow are drawn by other keys."""
+    vector = MemoryMazeVectorEnv(4, **KEYWORDS, image_only_obs=True)
+    vector.reset(seed=3)
+    states = jax.tree.map(jnp.copy, vector.state)  # the vector environment gives its own to its next step
+    params, step = env.default_params, jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    actions = np.random.default_rng(0).integers(6, size=(STEPS, 4))
+    for t, action in enumerate(actions, 1):
+        images, rewards, terminated, truncated, _ = vector.step(action)
+        _, states, paid, done, info = step(keys(t, 4), states, jnp.asarray(action), params)
+        np.testing.assert_array_equal(truncated, done)
+        np.testing.assert_array_equal(truncated, info["truncated"])
+        assert not terminated.any()
+        np.testing.assert_array_equal(rewards, paid)
+        np.testing.assert_allclose(images.astype(int), info["final_observation"].astype(int), atol=1)
+    assert done.all()
+    vector.close()
 
 
 def test_targets_pay(env):
