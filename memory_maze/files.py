@@ -1,8 +1,6 @@
 """Files are written whole: under a temporary name, then renamed. Folders are written to by one process."""
 
 import contextlib
-import errno
-import fcntl
 import os
 import socket
 import stat
@@ -13,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.locks import lock
+
 LOCK = ".lock"
 _ENDING = "-partial"
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # some file systems of clusters have none
 
 
 @contextlib.contextmanager
@@ -56,7 +55,7 @@ def _make_temporary(path: Path) -> Path:
 
 def _sync(path: Path) -> None:
     """Waits until a file or a folder's list of names is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # so Windows wants it
     try:
         os.fsync(handle)
     finally:
@@ -77,7 +76,7 @@ def sole_writer(folder: str | os.PathLike[str]) -> Generator[None]:
     path = Path(folder) / LOCK
     made = not path.parent.exists()
     try:
-        lock = _take(path)
+        handle = _take(path)
     except BlockingIOError as error:
         raise RuntimeError(
             f"{folder}: {_read_holder(path)} is writing to it: wait for it to end, or choose another folder"
@@ -89,9 +88,10 @@ def sole_writer(folder: str | os.PathLike[str]) -> Generator[None]:
     try:
         yield
     finally:
-        if _is_open_as(lock, path):
-            path.unlink()
-        os.close(lock)
+        if _is_open_as(handle, path):
+            with contextlib.suppress(PermissionError):  # Windows removes no file that is open
+                path.unlink()
+        os.close(handle)
         if made:
             with contextlib.suppress(OSError):  # there is something in it
                 path.parent.rmdir()
@@ -101,18 +101,17 @@ def _take(path: Path) -> int:
     """The lock's file, open and locked; it tells whose it is."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(lock)
-                raise
-        if _is_open_as(lock, path):  # and not removed by the holder before, after it was opened here
-            os.truncate(lock, 0)
-            os.write(lock, f"{os.getpid()} {socket.gethostname()}".encode())
-            return lock
-        os.close(lock)
+            lock(handle, wait=False)
+        except OSError:
+            os.close(handle)
+            raise
+        if _is_open_as(handle, path):  # and not removed by the holder before, after it was opened here
+            os.truncate(handle, 0)
+            os.write(handle, f"{os.getpid()} {socket.gethostname()}".encode())
+            return handle
+        os.close(handle)
 
 
 def _is_open_as(handle: int, path: Path) -> bool:

@@ -1,5 +1,6 @@
 """How much can be done at once."""
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -11,7 +12,11 @@ def num_cores() -> int:
 
 def memory_bytes() -> int:
     """How much memory this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    kilobytes = ctypes.c_ulonglong()
+    ctypes.__dict__["windll"].kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
+    return kilobytes.value * 1024
 
 
 def memory_free() -> int:

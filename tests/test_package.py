@@ -88,3 +88,23 @@ def test_the_newest_version_is_in_the_changelog():
 def test_nothing_reads_pickles():
     for path in (ROOT / "memory_maze").rglob("*.py"):
         assert not re.search(r"import pickle|allow_pickle=True", path.read_text()), path
+
+
+def test_nothing_of_unix_is_needed_to_start(tmp_path):
+    """Windows has neither these locks nor these calls. What stands for them there is not tested."""
+    result = run(f"""
+import os, sys
+sys.modules["fcntl"] = None
+del os.sched_getaffinity, os.sysconf
+import importlib, pkgutil, memory_maze
+for module in pkgutil.walk_packages(memory_maze.__path__, "memory_maze."):
+    if module.name != "memory_maze.__main__":
+        importlib.import_module(module.name)
+from memory_maze.cli import main
+main(["info"])
+from memory_maze.files import replacing
+with replacing({str(tmp_path / "file")!r}) as path:
+    path.write_text("whole")
+""")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "file").read_text() == "whole"

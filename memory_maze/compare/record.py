@@ -9,7 +9,6 @@ import concurrent.futures
 import dataclasses
 import io
 import json
-import os
 import subprocess
 import sys
 from collections import deque
@@ -20,6 +19,7 @@ import numpy as np
 
 from memory_maze.observation import layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
+from memory_maze.processors import num_cores
 from memory_maze.reference import mujoco  # which says how to install it
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.sampler import Sampler
@@ -274,7 +274,7 @@ def split_job(job: Job, actions: int = 5000) -> list[Job]:
 def record_all(jobs: list[Job], tick=lambda actions: None) -> Iterator[Record]:
     """Records each job, all of them in as many processes as there are cores, and yields in order."""
     pieces = [split_job(job) for job in jobs]
-    pool = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    pool = concurrent.futures.ThreadPoolExecutor(num_cores())
     try:
         futures = [[pool.submit(_run_worker, piece, tick) for piece in row] for row in pieces]
         while futures:

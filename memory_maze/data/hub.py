@@ -11,7 +11,6 @@ is, without asking the hub: a newer one is another `@revision`.
 import concurrent.futures
 import contextlib
 import dataclasses
-import fcntl
 import glob
 import hashlib
 import json
@@ -25,6 +24,7 @@ from urllib.parse import quote
 from memory_maze.data.schema import DataError
 from memory_maze.extras import missing
 from memory_maze.files import cache_folder, replacing
+from memory_maze.locks import lock
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import HfApi, RepoFile
@@ -129,8 +129,8 @@ def _find_verified(wanted: Name) -> Path | None:
 def _alone(place: Path) -> Generator[None]:
     """Waits until no other process fetches from the same repository."""
     place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (place / ".lock").open("a") as file:
+        lock(file.fileno())
         yield
 
 

@@ -5,7 +5,6 @@ step, and never terminates.
 """
 
 import contextlib
-import fcntl
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from importlib import metadata
@@ -21,6 +20,7 @@ from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import KEYS
 from memory_maze.extras import missing
 from memory_maze.files import sync_all
+from memory_maze.locks import lock
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
 from memory_maze.tasks import TASKS, make_task
@@ -104,9 +104,9 @@ def _finishing(final: Path, name: str) -> Generator[Path]:
 
     folder = get_dataset_path() / f".{name.replace('/', '--')}-partial"  # Minari skips hidden folders
     folder.mkdir(exist_ok=True)
-    with (folder / _LOCK).open("a") as lock:
+    with (folder / _LOCK).open("a") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno(), wait=False)
         except OSError as error:
             raise RuntimeError(f"{folder}: another process is writing {name}") from error
         try:

@@ -13,7 +13,6 @@ Reading it needs no extra.
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import math
@@ -25,6 +24,7 @@ from typing import Any
 
 from memory_maze.agents.presets import PRESETS, Config
 from memory_maze.files import read_small, replacing
+from memory_maze.locks import lock
 from memory_maze.training.log import read_metrics
 from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
 
@@ -296,9 +296,13 @@ def _write(folder: Path, result: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Generator[None]:
     """Two evaluations may end at the same time."""
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        yield
+        return
+    try:
+        lock(handle)
         yield
     finally:
         os.close(handle)
