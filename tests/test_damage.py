@@ -451,7 +451,8 @@ def test_members_that_do_not_belong(folder, what):
 
 def reason(what):
     kinds = {"is a link": ["a link"], "twice": ["twice"], "is no array": ["in a folder", "a folder"]}
-    kinds["is no array"] += ["no array", "a zip file", "nameless"]
+    kinds |= {"without a name": ["nameless"]}
+    kinds["is no array"] += ["no array", "a zip file"]
     return next((text for text, names in kinds.items() if what in names), "leads out")
 
 

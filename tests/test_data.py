@@ -1,5 +1,6 @@
 """Data sets: what is collected is what was seen, and what is loaded is what was collected."""
 
+import collections
 import dataclasses
 import itertools
 import json
@@ -326,14 +327,19 @@ def test_formats_and_kinds_of_arrays_give_the_same_sequences(sets, order, tmp_pa
 def test_files_are_unpacked_once_if_they_fit_into_the_memory(sets, monkeypatch):
     unpacked = []
     whole = npz.Files.read_whole
-    monkeypatch.setattr(npz.Files, "read_whole", lambda self, *args: unpacked.append(1) or whole(self, *args))
+    monkeypatch.setattr(
+        npz.Files,
+        "read_whole",
+        lambda self, index, *args: unpacked.append(index) or whole(self, index, *args),
+    )
 
     def read():
         with data.load(sets / "npz", "train").replay(3, 24) as batches:
             return [next(batches) for _ in range(6)]
 
     roomy, count = read(), len(unpacked)
-    assert 0 < count <= 10, "trajectories"
+    # Once in an epoch; the loader may be in the second one already.
+    assert collections.Counter(unpacked).most_common(1)[0][1] <= 2
     monkeypatch.setattr(npz, "memory_bytes", lambda: 2 * 5 * 61 * 64 * 64 * 3)  # with nothing but pictures
     for one, two in zip(read(), roomy, strict=True):
         assert_same(one, two)

@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from pictures import look_same
 
+from memory_maze.extras import install_command
 from memory_maze.options import ACTION_NAMES
 from memory_maze.play.recordings import read_recordings
 
@@ -263,5 +265,5 @@ def test_without_pygame_the_extra_is_named(monkeypatch, tmp_path):
     from memory_maze.play.window import PlayWindow
 
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(ModuleNotFoundError, match=r"memory-maze\[play\]"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install_command("play"))):
         PlayWindow()

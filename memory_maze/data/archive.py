@@ -171,6 +171,8 @@ def _check_ends(file: zipfile.ZipFile) -> None:
 def check_member(info: zipfile.ZipInfo, name: str) -> str:
     """The name of a member that stays where it is put, and is neither hidden nor encrypted."""
     path = info.orig_filename  # `filename` ends before a NUL
+    if not path:
+        raise DataError(f"{name}: there is something without a name in it")
     if (
         path.startswith(("/", "\\"))
         or ".." in path.replace("\\", "/").split("/")
