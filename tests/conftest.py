@@ -60,6 +60,14 @@ def beside_a_gpu(monkeypatch):
 
 
 @pytest.fixture
+def described_gpu():
+    """What kernels are lowered for where there is no GPU: JAX from 0.11 on asks which one is meant."""
+    gpu = jax.sharding.AbstractDevice("NVIDIA H200", 132, "gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=gpu)):
+        yield gpu
+
+
+@pytest.fixture
 def browser():
     """A real Chromium."""
     driver = pytest.importorskip("playwright.sync_api", reason="pages are tested with playwright")

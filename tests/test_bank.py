@@ -8,6 +8,8 @@ from memory_maze.engine import bank
 from memory_maze.engine.bank import load_bank
 from memory_maze.scenario import WALL, reachable_cells
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.mark.parametrize(
     "task", [*TASKS.values(), make_task(7, 6), make_task(31, 2)], ids=lambda task: task.name

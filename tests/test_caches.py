@@ -16,6 +16,8 @@ from memory_maze.engine import bank, textures
 from memory_maze.engine.programs import Programs
 from memory_maze.training.checkpoint import Checkpoints
 
+pytestmark = pytest.mark.pythons
+
 
 def damage(path, count, draw=None):
     """The file with one random byte changed, so many times, each time another."""

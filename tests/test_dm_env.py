@@ -8,6 +8,8 @@ from dm_env import specs, test_utils
 
 from memory_maze import make_task, tasks
 
+pytestmark = pytest.mark.pythons
+
 
 class ConformanceTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
     engine = "jax"

@@ -11,6 +11,8 @@ import pytest
 
 from memory_maze.files import replacing, sole_writer
 
+pytestmark = pytest.mark.pythons
+
 HOLD = """
 import sys
 from memory_maze.files import sole_writer

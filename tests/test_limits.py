@@ -9,6 +9,8 @@ from memory_maze.data.collection import make_manifest
 from memory_maze.probing.session import make_run
 from memory_maze.training.command import override
 
+pytestmark = pytest.mark.pythons
+
 WHOLE = ("0", "-1", "nan", "1.5")
 SEED = ("-1", "4294967296", "nan")
 SECONDS = ("-1", "nan", "inf")

@@ -14,6 +14,8 @@ from memory_maze.models.convolution import Weights
 from memory_maze.models.cores import LSTM, Core, make_core
 from memory_maze.models.nets import ResNet
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_a_horizon_lets_memories_last(name):
@@ -170,7 +172,7 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
         np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(two, np.float32))
 
 
-def test_kernels_are_compiled_for_nvidia_only():
+def test_kernels_are_compiled_for_nvidia_only(described_gpu):
     network = ResNet(jax.random.key(0), 8, dtype=jnp.bfloat16)
     images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.uint8)
     arrays, rest = eqx.partition(network, eqx.is_array)
@@ -186,7 +188,7 @@ def test_kernels_are_compiled_for_nvidia_only():
 
 
 @pytest.mark.parametrize(("count", "used"), [(1000, True), (40_000, False)])
-def test_kernels_are_not_given_more_numbers_than_they_can_count(count, used):
+def test_kernels_are_not_given_more_numbers_than_they_can_count(count, used, described_gpu):
     images = jax.ShapeDtypeStruct((count, 64, 64, 4), jnp.bfloat16)
     lowered = (
         jax.jit(convolution.conv).trace(images, draw_weights(0, 4, 16)).lower(lowering_platforms=("cuda",))

@@ -387,7 +387,7 @@ def test_cpus_beside_a_gpu_compute_the_same(some, expected, beside_a_gpu):
 
 
 @pytest.mark.parametrize("floating_objects", [False, True])
-def test_the_gpu_kernel_lowers(some, floating_objects, beside_a_gpu):
+def test_the_gpu_kernel_lowers(some, floating_objects, beside_a_gpu, described_gpu):
     function = jax.jit(jax.vmap(functools.partial(move, floating_objects=floating_objects)))
     text = function.trace(*some).lower(lowering_platforms=("cuda",)).as_text()
     assert "xla.gpu.triton" in text

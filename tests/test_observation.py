@@ -13,6 +13,8 @@ from memory_maze import TASKS, Sampler
 from memory_maze.observation import draw_border, draw_minimap, layout_of, shortest_path
 from memory_maze.scenario import COLORS
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.mark.parametrize(("resolution", "width"), [(16, 1), (32, 1), (64, 2), (128, 2), (256, 4)])
 def test_border(resolution, width):

@@ -11,6 +11,8 @@ import pytest
 import memory_maze
 from memory_maze.extras import install_command
 
+pytestmark = pytest.mark.pythons
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -94,6 +96,7 @@ def test_nothing_of_unix_is_needed_to_start(tmp_path):
     """Windows has neither these locks nor these calls. What stands for them there is not tested."""
     result = run(f"""
 import os, sys
+import jax, orbax.checkpoint  # what others do there is their own affair
 sys.modules["fcntl"] = None
 del os.sched_getaffinity, os.sysconf
 import importlib, pkgutil, memory_maze

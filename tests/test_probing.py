@@ -339,6 +339,7 @@ def test_every_interleaved_batch_goes_on_with_its_own_carry(run, sets, interleav
     np.testing.assert_array_equal(learner.learning.carry, rows.reshape(interleave, run.batch))
 
 
+@pytest.mark.pythons
 def test_a_run_that_goes_on_is_the_same_as_one_that_never_stopped(run, sets, tmp_path):
     whole = train(run, *sets, tmp_path / "whole")
     train(dataclasses.replace(run, steps=4), *sets, tmp_path / "parts")

@@ -323,10 +323,12 @@ def test_cpus_beside_a_gpu_draw_the_same(request):
     np.testing.assert_array_equal(jax.jit(functools.partial(draw, View()))(*args), alone)
 
 
-def test_the_gpu_kernels_lower(beside_a_gpu):
+def test_the_gpu_kernels_lower(beside_a_gpu, described_gpu):
     states = random_states(TASKS["9x9"], 4, seed=28)
     maze, poses, visible, border = arguments(states)
-    mesh, shared = Mesh(np.array(jax.devices()[:1]), "lanes"), PartitionSpec("lanes")
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.sharding.AbstractMesh((1,), ("lanes",), auto, abstract_device=described_gpu)
+    shared = PartitionSpec("lanes")
     program = functools.partial(draw, View())
     for function in (program, jax.shard_map(program, mesh=mesh, in_specs=shared, out_specs=shared)):
         traced = jax.jit(function).trace(maze, poses, visible, border)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from memory_maze import TASKS, Sampler, Scenario, ScenarioError, make_task
 from memory_maze.scenario import COLOR_NAMES, find_rooms
 
+pytestmark = pytest.mark.pythons
+
 MAP = """
 #########
 #r  #  g#

@@ -253,6 +253,7 @@ def test_episodes_end_and_begin_while_playing(batch, training):
         loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8), make_mesh())
 
 
+@pytest.mark.pythons
 def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
     whole = train(RUN, tmp_path / "whole")
     train(dataclasses.replace(RUN, steps=3 * 16), tmp_path / "parts")

@@ -14,6 +14,8 @@ from memory_maze import ENV_IDS
 from memory_maze.adapters import gymnasium_vector
 from memory_maze.adapters.gymnasium_vector import MemoryMazeVectorEnv
 
+pytestmark = pytest.mark.pythons
+
 NUM = 4
 STEPS = 8
 KEYWORDS = {"global_observables": True, "camera_resolution": 16, "seconds": 2, "layouts": 64}

@@ -8,6 +8,8 @@ import pytest
 
 from memory_maze.workers import calling
 
+pytestmark = pytest.mark.pythons
+
 
 def shout(job, index):
     if index == job["fails_at"]:
