@@ -76,6 +76,7 @@ PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
         "results/probing": probing_table,
         "results/serve-cpu.json": benchmarks.serve_table,
     },
+    "docs/mazes.md": {"results/generator.json": benchmarks.generator_table},
     "docs/training.md": {"results/online": online_runs, "results/trials": trials_table},
     "docs/probing.md": {
         "results/probing": probing_runs,

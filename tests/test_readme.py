@@ -67,8 +67,9 @@ def test_examples_of_data_sets_run(tmp_path):
     test_examples_run(make + "\n".join(snippets), tmp_path)
 
 
-def test_examples_of_agents_run(tmp_path):
-    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["mazes", "training"])
+def test_examples_of_pages_run(page, tmp_path):
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     assert snippets
     test_examples_run("\n".join(snippets), tmp_path)
 
