@@ -10,6 +10,7 @@ import pytest
 
 import memory_maze
 from memory_maze import Scenario, cli
+from memory_maze.commands import tasks
 
 
 def run(*arguments, cwd=None):
@@ -22,13 +23,36 @@ def run(*arguments, cwd=None):
     )
 
 
-def test_help_names_every_command():
+FILES = [path.stem for path in (Path(cli.__file__).parent / "commands").glob("*.py")]
+LISTED = [name for names in cli.COMMANDS.values() for name in names]
+
+
+def test_help_tells_what_every_command_does():
     result = run("--help")
     assert result.returncode == 0
-    commands = ["demo", "tasks", "scenario", "info", "evaluate", "train"]
-    commands += ["export-agent", "report", "collect", "convert", "inspect", "export", "compare-engines"]
-    for command in commands:
-        assert command in result.stdout
+    assert {name.replace("-", "_") for name in LISTED} == set(FILES) - {"__init__", "presets"}
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
+    lines = {name: words for name, *words in rows}
+    assert lines.keys() == set(LISTED)
+    assert all(len(words) > 3 for words in lines.values())
+
+
+def test_help_loads_nothing_that_is_slow():
+    """Neither the parser nor what any command needs."""
+    code = "import sys; from memory_maze.cli import main; main(['--help']); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    for module in ("jax", "tyro", "rich", "memory_maze.training", "memory_maze.commands"):
+        assert f"'{module}'" not in loaded, module
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_every_command_explains_its_options(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert f"usage: memory-maze {name}" in told
+    assert "Its options" not in told
 
 
 @pytest.mark.parametrize("engine", ["mujoco", pytest.param("jax", marks=pytest.mark.slow)])
@@ -141,7 +165,7 @@ def test_errors_of_the_system_are_told_in_words(monkeypatch, capsys):
     def fill_disk(self):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli.Tasks, "run", fill_disk)
+    monkeypatch.setattr(tasks.Command, "run", fill_disk)
     assert fail(capsys, "tasks") == "error: no space left on device\n"
 
 
@@ -150,11 +174,18 @@ def test_the_version_is_told(capsys):
     assert capsys.readouterr().out == f"memory-maze {memory_maze.__version__}\n"
 
 
+def test_who_reads_a_part_of_the_output_sees_no_error():
+    script = f"{sys.executable} -m memory_maze train --help | head -1"
+    result = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert result.stdout.startswith("usage: memory-maze train")
+    assert result.stderr == ""
+
+
 def test_interrupted_commands_end_without_a_traceback(monkeypatch, capsys):
     def interrupt(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.Tasks, "run", interrupt)
+    monkeypatch.setattr(tasks.Command, "run", interrupt)
     with pytest.raises(SystemExit) as ended:
         cli.main(["tasks"])
     assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")

@@ -12,9 +12,9 @@ import pytest
 import tyro
 
 from memory_maze import TASKS
+from memory_maze.commands import export as export_command
 from memory_maze.data import KEYS, load
 from memory_maze.data.collection import make_manifest, make_missing
-from memory_maze.data.export_command import Export
 from memory_maze.data.minari import export
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.extras import install_command
@@ -214,7 +214,7 @@ def test_trajectories_are_in_memory_one_by_one(dataset, monkeypatch):
 
 def test_the_command(dataset, capsys):
     arguments = [str(dataset.path), "--name", NAME, "--split", "train", "--observations", "all"]
-    tyro.cli(Export, args=arguments).run()
+    tyro.cli(export_command.Command, args=arguments).run()
     exported = minari.load_dataset(NAME)
     assert len(exported) == 2
     assert "agent_pos" in exported.observation_space.spaces

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Sampler, evaluate_command, policies, tasks
+from memory_maze import TASKS, Sampler, policies, tasks
 from memory_maze.agents.presets import PRESETS
 from memory_maze.cli import main
+from memory_maze.commands import evaluate as evaluate_command
 from memory_maze.engine.bank import draw_scenario, is_held_out
 from memory_maze.evaluate import evaluate
 from memory_maze.files import sole_writer

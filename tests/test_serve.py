@@ -19,11 +19,11 @@ from PIL import Image
 from serving import open_page, serving, unpack
 from websockets.exceptions import ConnectionClosed
 
+from memory_maze.commands import serve
 from memory_maze.data.npz import Files, Member
 from memory_maze.options import ACTION_NAMES
 from memory_maze.play.recordings import read_recordings
 from memory_maze.tasks import parse_task
-from memory_maze.web.command import Serve
 from memory_maze.web.guard import Bucket
 
 AHEAD = 314  # of this seed, the first object is eight steps ahead
@@ -460,11 +460,11 @@ def test_wrong_options_are_explained(tmp_path, options, message):
 )  # fmt: skip
 def test_numbers_that_make_no_sense_are_refused(tmp_path, name, value):
     with pytest.raises(ValueError, match=f"{name} must be"):
-        Serve(out=tmp_path / "study", **{name: value}).run()
+        serve.Command(out=tmp_path / "study", **{name: value}).run()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_port_that_is_taken_is_told(tmp_path, server, capfd):
     with pytest.raises(OSError, match=f"{server.port} is not free to listen on: choose another --port"):
-        Serve(out=tmp_path / "study", tasks=(), port=server.port).run()
+        serve.Command(out=tmp_path / "study", tasks=(), port=server.port).run()
     assert "Traceback" not in capfd.readouterr().err

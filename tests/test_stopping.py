@@ -79,6 +79,7 @@ def test_a_program_that_compiles_or_plays_its_first_update_ends_at_once(number, 
     script = """
 import jax
 from memory_maze import cli
+from memory_maze.commands import tasks
 from memory_maze.training.stopping import StopRequest
 def compute():
     update = jax.jit(lambda x: jax.lax.while_loop(lambda x: x[0, 0] == 0, lambda x: x @ x, x))
@@ -86,7 +87,7 @@ def compute():
     update(jax.numpy.zeros((512, 512))).block_until_ready()
 def run(self):
     StopRequest(print).heed(compute)
-cli.Tasks.run = run
+tasks.Command.run = run
 cli.main(["tasks"])
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

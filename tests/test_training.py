@@ -28,9 +28,9 @@ from memory_maze.cli import main
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.evaluate import evaluate
+from memory_maze.overrides import override
 from memory_maze.policies import Sight, load_policy
 from memory_maze.training import loop, run
-from memory_maze.training.command import override
 from memory_maze.training.devices import make_mesh
 from memory_maze.training.log import read_metrics
 from memory_maze.training.run import Run, load_network, train

@@ -1,4 +1,7 @@
-"""The command `memory-maze evaluate`."""
+"""Play whole episodes with a policy and report its score.
+
+Trained agents play in mazes with layouts that no agent is trained in.
+"""
 
 import dataclasses
 import json
@@ -16,11 +19,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate:
-    """Play whole episodes with a policy and report its score.
-
-    Trained agents play in mazes with layouts that no agent is trained in.
-    """
+class Command:
+    """Its options."""
 
     policy: tyro.conf.Positional[str]
     """oracle, explorer, random, the folder of a run, a trained agent by its name (like impala-9x9), or your

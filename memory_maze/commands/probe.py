@@ -1,4 +1,4 @@
-"""The command `memory-maze probe`."""
+"""Train a sequence model and probe its state for walls and objects; run it again to go on."""
 
 import dataclasses
 from pathlib import Path
@@ -10,8 +10,8 @@ from memory_maze.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)
-class Probing:
-    """Train a sequence model and probe its state for walls and objects; run it again to go on."""
+class Command:
+    """Its options."""
 
     model: tyro.conf.Positional[str]
     """constant, vae, supervised, rssm, vae-gru, rssm-tbtt, rssm-untrained, or package.module:Name."""
@@ -53,9 +53,9 @@ class Probing:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.commands.presets import choose_preset
         from memory_maze.files import sole_writer
         from memory_maze.limits import check_least
-        from memory_maze.training.command import choose_preset
         from memory_maze.training.progress import Bars
 
         try:

@@ -1,10 +1,8 @@
-"""The command `memory-maze train`."""
+"""Train an agent; run it again to go on, also for more steps than before."""
 
 import dataclasses
-import json
-import types
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 import tyro
 
@@ -15,8 +13,8 @@ _TINY: dict[str, Any] = {"steps": 512, "layouts": 64, "evaluate": 5}
 
 
 @dataclasses.dataclass(frozen=True)
-class Train:
-    """Train an agent; run it again to go on, also for more steps than before."""
+class Command:
+    """Its options."""
 
     algorithm: tyro.conf.Positional[Literal["impala"]]
     """Which agent."""
@@ -56,8 +54,10 @@ class Train:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.commands.presets import choose_preset
         from memory_maze.engine.bank import SEED_STRIDE
         from memory_maze.limits import check_between
+        from memory_maze.overrides import override
         from memory_maze.tasks import parse_task
 
         parse_task(self.task)
@@ -97,6 +97,7 @@ class Train:
 
     def _train(self, preset: str, console: Any) -> None:
         from memory_maze.agents.presets import PRESETS
+        from memory_maze.overrides import override
         from memory_maze.training.devices import is_first
         from memory_maze.training.progress import Bars
         from memory_maze.training.result import write_result
@@ -127,7 +128,7 @@ class Train:
 
     def _evaluate(self, result: dict[str, Any], episodes: int) -> None:
         """Unless an earlier call did."""
-        from memory_maze.evaluate_command import evaluate_shown
+        from memory_maze.commands.evaluate import evaluate_shown
         from memory_maze.policies import load_policy
         from memory_maze.tasks import parse_task
         from memory_maze.training.result import add_evaluation
@@ -138,52 +139,6 @@ class Train:
         policy = load_policy(str(self.out))
         report = evaluate_shown(policy, parse_task(self.task), episodes, self.out.name)
         add_evaluation(self.out, report | {"weights": result["weights"]})
-
-
-def choose_preset(console: Any, gpu: str) -> str:
-    """The one that is made for the devices at hand."""
-    import jax
-
-    if jax.default_backend() != "cpu":
-        return gpu
-    console.print("preset small, as JAX finds no GPU here; --preset chooses another")
-    return "small"
-
-
-def override(config: Any, settings: tuple[str, ...]) -> Any:
-    """A dataclass with some values changed, each given as name=value."""
-    changes: dict[str, Any] = {}
-    known = get_type_hints(type(config))
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"no value {setting!r}: give name=value, where names are {', '.join(known)}")
-        changes[name] = _parse(name, text, known[name])
-    return dataclasses.replace(config, **changes)
-
-
-def _parse(name: str, text: str, hint: Any) -> Any:
-    """A value of the type that the field has."""
-    if hint is str:
-        return text
-    if get_origin(hint) is Literal:
-        if text not in get_args(hint):
-            raise ValueError(f"{name}={text}: it should be {' or '.join(get_args(hint))}")
-        return text
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{name}={text} is neither a number, true, false, null nor a list") from error
-    if isinstance(value, list):
-        value = tuple(value)
-    kinds = get_args(hint) if isinstance(hint, types.UnionType) else (get_origin(hint) or hint,)
-    if float in kinds and type(value) is int:
-        value = float(value)
-    if type(value) not in kinds:
-        words = {types.NoneType: "null", tuple: "list"}  # as they are typed
-        wanted = " or ".join(words.get(kind, kind.__name__) for kind in kinds)
-        raise ValueError(f"{name}={text}: it should be of type {wanted}")
-    return value
 
 
 def describe(metrics: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The command `memory-maze probe-pictures`."""
+"""Draw what the probes of a trained model answer along a trajectory that it was not trained on."""
 
 import dataclasses
 from pathlib import Path
@@ -10,8 +10,8 @@ from memory_maze.limits import check_between
 
 
 @dataclasses.dataclass(frozen=True)
-class ProbePictures:
-    """Draw what the probes of a trained model answer along a trajectory that it was not trained on."""
+class Command:
+    """Its options."""
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of a run of `memory-maze probe`."""

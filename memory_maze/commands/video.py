@@ -1,4 +1,10 @@
-"""The command `memory-maze video`."""
+"""Film an episode, or two side by side: what is seen, the map with the trail, and the rewards.
+
+An episode is that of a person (a folder of recordings), of a data set, of an agent (oracle, explorer,
+random, impala-9x9, the folder of a run, or module:name), or one along which a probing run answers. Agents
+play in a maze that no agent is trained in, the same for both, or in that of the recorded episode beside
+them. NAME#12 is the 12th episode or trajectory, from 0, and for agents the maze of seed 12.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -11,14 +17,8 @@ console = Console()
 
 
 @dataclasses.dataclass(frozen=True)
-class Video:
-    """Film an episode, or two side by side: what is seen, the map with the trail, and the rewards.
-
-    An episode is that of a person (a folder of recordings), of a data set, of an agent (oracle, explorer,
-    random, impala-9x9, the folder of a run, or module:name), or one along which a probing run answers. Agents
-    play in a maze that no agent is trained in, the same for both, or in that of the recorded episode beside
-    them. NAME#12 is the 12th episode or trajectory, from 0, and for agents the maze of seed 12.
-    """
+class Command:
+    """Its options."""
 
     source: tyro.conf.Positional[str]
     """What to film, like recordings#3, data/9x9#12, oracle or runs/probe."""

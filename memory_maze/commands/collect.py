@@ -1,18 +1,16 @@
-"""The commands `memory-maze collect` and `memory-maze convert`."""
+"""Make a data set; run it again to finish one that was interrupted."""
 
 import dataclasses
 import importlib.util
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from memory_maze.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)
-class Collect:
-    """Make a data set; run it again to finish one that was interrupted."""
+class Command:
+    """Its options."""
 
     out: Path
     """Folder for the data set."""
@@ -61,22 +59,3 @@ class Collect:
         if self.ray is not None and importlib.util.find_spec("ray") is None:
             raise missing("this needs ray", "ray", "ray")
         run_collection(self.out, manifest, Console(), self.ray)
-
-
-@dataclasses.dataclass(frozen=True)
-class Convert:
-    """Turn scenes into NPZ files, or NPZ files into scenes; run it again to finish."""
-
-    source: tyro.conf.Positional[str]
-    """The data set: a folder, a zip file of NPZ files, or hub:owner/name."""
-    out: tyro.conf.Positional[Path]
-    """Folder for the other format."""
-    format: Literal["scenes", "npz"] = "npz"
-    """The format to write."""
-
-    def run(self) -> None:
-        from rich.console import Console
-
-        from memory_maze.data.progress import run_conversion
-
-        run_conversion(self.source, self.out, self.format, Console())

@@ -1,4 +1,4 @@
-"""The command `memory-maze export-agent`: an agent alone, small enough to be given away."""
+"""Write the agent of a run to a folder of its own: weights of half the size, and how it was trained."""
 
 import dataclasses
 import json
@@ -10,8 +10,8 @@ from memory_maze.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportAgent:
-    """Write the agent of a run to a folder of its own: weights of half the size, and how it was trained."""
+class Command:
+    """Its options."""
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of a run."""

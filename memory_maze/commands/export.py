@@ -1,4 +1,4 @@
-"""The command `memory-maze export`."""
+"""Write a data set as one of Minari's, for the libraries that read those."""
 
 import dataclasses
 from typing import Literal
@@ -7,8 +7,8 @@ import tyro
 
 
 @dataclasses.dataclass(frozen=True)
-class Export:
-    """Write a data set as one of Minari's, for the libraries that read those."""
+class Command:
+    """Its options."""
 
     dataset: tyro.conf.Positional[str]
     """A folder, a zip file, or a name such as hub:owner/name."""

@@ -1,4 +1,4 @@
-"""The command `memory-maze play`."""
+"""Play in a window with the arrow keys; each finished episode is recorded."""
 
 import dataclasses
 import getpass
@@ -14,8 +14,8 @@ console = Console()
 
 
 @dataclasses.dataclass(frozen=True)
-class Play:
-    """Play in a window with the arrow keys; each finished episode is recorded."""
+class Command:
+    """Its options."""
 
     task: str = "9x9"
     """Which task: a published one, or any odd size like 7x7."""

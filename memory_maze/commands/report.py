@@ -1,4 +1,6 @@
-"""The command `memory-maze report`."""
+"""Set the scores of trained agents, of probed models and of people beside the paper's; with --out also as
+Markdown and figures, or all results in one web page.
+"""
 
 import dataclasses
 import importlib.util
@@ -16,9 +18,8 @@ console = Console()
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
-    """Set the scores of trained agents, of probed models and of people beside the paper's; with --out also as
-    Markdown and figures, or all results in one web page."""
+class Command:
+    """Its options."""
 
     what: tyro.conf.Positional[Literal["online", "probing", "human", "page"]]
     """online: agents that learn by playing; probing: what models remember of recorded episodes; human: what

@@ -1,4 +1,8 @@
-"""The command `memory-maze serve`."""
+"""Open a page on which people play and watch: on this machine, or on the lab's network with a token.
+
+Players, scores and episodes are kept in a folder; games go on after a reload or a restart. The token is
+made up, or taken from the variable MEMORY_MAZE_TOKEN.
+"""
 
 import contextlib
 import dataclasses
@@ -20,12 +24,8 @@ TOKEN = "MEMORY_MAZE_TOKEN"  # of the environment
 
 
 @dataclasses.dataclass(frozen=True)
-class Serve:
-    """Open a page on which people play and watch: on this machine, or on the lab's network with a token.
-
-    Players, scores and episodes are kept in a folder; games go on after a reload or a restart. The token is
-    made up, or taken from the variable MEMORY_MAZE_TOKEN.
-    """
+class Command:
+    """Its options."""
 
     out: Path = Path("study")
     """Folder for players.sqlite and recordings/."""

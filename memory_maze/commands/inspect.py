@@ -1,4 +1,4 @@
-"""`memory-maze inspect`: checks a data set and shows what is in it."""
+"""Check every file of a data set and show what is in it; exits with 1 if anything is wrong."""
 
 import dataclasses
 import importlib.util
@@ -18,8 +18,8 @@ _SHOWN = 20  # of the problems; all are in the JSON file
 
 
 @dataclasses.dataclass(frozen=True)
-class Inspect:
-    """Check every file of a data set and show what is in it; exits with 1 if anything is wrong."""
+class Command:
+    """Its options."""
 
     path: tyro.conf.Positional[str]
     """A folder of scenes or NPZ files, a zip file of NPZ files, a single NPZ file, or hub:owner/name."""

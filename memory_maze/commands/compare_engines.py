@@ -1,0 +1,45 @@
+"""Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+from rich.console import Console
+
+from memory_maze.extras import missing
+from memory_maze.files import check_writable
+from memory_maze.sampler import check_seed
+from memory_maze.tasks import TASKS, get_task
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Its options."""
+
+    out: Path = Path("comparison")
+    """Folder for figures.json and the pictures."""
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    quick: bool = False
+    """Compare less, in a few minutes; all of it takes about half an hour on two cores."""
+    seed: int = 1000
+    """Seed of mazes and actions."""
+
+    def run(self) -> None:
+        if importlib.util.find_spec("PIL") is None:
+            raise missing("this needs PIL", "PIL", "video")
+        from memory_maze.compare import report as comparison
+
+        check_seed(self.seed)
+        check_writable(self.out / "figures.json")
+        for task in self.tasks:
+            get_task(task)
+        effort = comparison.QUICK if self.quick else comparison.FULL
+        report = comparison.write_report(self.out, self.tasks, effort, self.seed)
+        console.print(comparison.statistics_table(report))
+        console.print(comparison.check_table(report))
+        console.print(f"written: {self.out}", soft_wrap=True)
+        if not report["passed"]:
+            raise RuntimeError("the engines are further apart than they may be")

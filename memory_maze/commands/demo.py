@@ -1,0 +1,39 @@
+"""Walk at random through all four sizes; writes a contact sheet, all variants, and a video."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from memory_maze.files import check_writable
+from memory_maze.limits import check_between
+from memory_maze.sampler import check_seed
+
+console = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Its options."""
+
+    out: Path = Path("demo")
+    """Folder for the results."""
+    steps: int = 120
+    """Steps of each walk."""
+    seed: int = 12
+    """Seed of the mazes and of the walks."""
+    fps: int = 8
+    """Pictures a second in the video; the benchmark itself runs at 4 steps a second."""
+    engine: Literal["jax", "mujoco"] = "jax"
+    """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
+
+    def run(self) -> None:
+        from memory_maze.demo import run_demo
+
+        check_between(1, 1000, steps=self.steps)  # an episode of 9x9
+        check_between(1, 100, fps=self.fps)
+        check_seed(self.seed)
+        check_writable(self.out / "walk.mp4")
+        for what, path in run_demo(self.out, self.steps, self.seed, self.fps, self.engine).items():
+            console.print(f"{what}: {path}", soft_wrap=True)
