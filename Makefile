@@ -44,7 +44,7 @@ newest-3 newest-4: newest-%:
 newest-python: setup-dev
 	@export PYTHON=$$(scripts/python.sh any); \
 	if [ "$$($$PYTHON --version)" = "$$($(BIN)/python --version)" ]; then exit; fi; \
-	scripts/venv.sh $(VENV)-newest check,train constraints.txt && \
+	scripts/venv.sh $(VENV)-newest check,serve,train constraints.txt && \
 	$(VENV)-newest/bin/python -m pytest -m pythons $$(grep -l 'mark\.pythons' tests/*.py)
 
 benchmark: setup-dev
