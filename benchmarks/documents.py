@@ -12,6 +12,28 @@ from memory_maze.report import benchmarks, probing, scores, tables
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def speed_table(reports: list[dict]) -> str:
+    """One environment on every engine, and the largest batch of each device."""
+    (cpu,), (gpu,) = ([one for one in reports if one["device"].startswith(kind)] for kind in ("cpu", "gpu"))
+    engines = {"published": "published package", "mujoco": "MuJoCo engine", "jax": "JAX engine"}
+    titles = list(engines.values())
+    for report, where in ((cpu, "CPU"), (gpu, "GPU")):
+        (num,) = {list(result["batches"])[-1] for result in report["results"].values()}
+        titles.append(f"JAX, {int(num):,} at once, {where}")
+    lines = [f"| steps per second | {' | '.join(titles)} |", "|---" * (1 + len(titles)) + "|"]
+    for task, result in cpu["results"].items():
+        values = [result["engines"][name] for name in engines]
+        for batches in (result["batches"], gpu["results"][task]["batches"]):
+            values.append(list(batches.values())[-1]["steps_per_second"])
+        lines.append(f"| {task} | {' | '.join(f'{value:,.0f}' for value in values)} |")
+    places = (
+        f"{cpu['hardware']['cores']} cores ({cpu['hardware']['cpu']}), {cpu['date'][:10]}",
+        f"one {gpu['device'].partition(' ')[2]}, {gpu['date'][:10]}",
+    )
+    note = f"Every step is rendered. Single environments and CPU: {places[0]}. GPU: {places[1]}."
+    return join("\n".join(lines), note)
+
+
 def online_table(results: list[dict]) -> str:
     """Trained agents beside the paper's."""
     groups = scores.group(results)
@@ -35,16 +57,12 @@ def trials_table(results: list[dict]) -> str:
 
 
 def probing_table(results: list[dict]) -> str:
-    """Sequence models beside the paper's."""
+    """Sequence models beside the paper's, and how long each took."""
     groups = probing.group(results)
     rows = probing.make_rows(groups)
     table = probing.make_markdown(rows, probing.columns(groups))
-    return join(table, *probing.make_notes(rows), probing.describe_order(groups))
-
-
-def probing_runs(results: list[dict]) -> str:
-    """How long each took."""
-    return join(probing.make_run_table(probing.group(results)))
+    notes = probing.make_notes(rows)
+    return join(table, *notes, probing.describe_order(groups), probing.make_run_table(groups))
 
 
 def probing_small(results: list[dict]) -> str:
@@ -61,33 +79,39 @@ def join(*parts: str | None) -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[Any], str]]] = {
-    "README.md": {
+    "README.md": {"results/throughput-*.json": speed_table, "results/online": online_table},
+    "docs/data.md": {
+        "results/explorer.json": benchmarks.explorer_table,
+        "results/data-cpu.json": benchmarks.data_table,
+        "results/data-gpu.json": benchmarks.data_table,
+    },
+    "docs/engines.md": {
+        "results/equivalence.json": benchmarks.equivalence_table,
         "results/reference.json": benchmarks.reference_table,
         "results/throughput-cpu.json": benchmarks.throughput_table,
         "results/throughput-gpu.json": benchmarks.throughput_table,
         "results/start.json": benchmarks.start_table,
-        "results/policies.json": benchmarks.policy_table,
-        "results/equivalence.json": benchmarks.equivalence_table,
-        "results/explorer.json": benchmarks.explorer_table,
-        "results/data-cpu.json": benchmarks.data_table,
-        "results/data-gpu.json": benchmarks.data_table,
-        "results/online": online_table,
-        "results/training-gpu.json": benchmarks.training_note,
-        "results/probing": probing_table,
-        "results/serve-cpu.json": benchmarks.serve_table,
     },
     "docs/mazes.md": {"results/generator.json": benchmarks.generator_table},
-    "docs/training.md": {"results/online": online_runs, "results/trials": trials_table},
+    "docs/people.md": {"results/serve-cpu.json": benchmarks.serve_table},
     "docs/probing.md": {
-        "results/probing": probing_runs,
+        "results/probing": probing_table,
         "results/probing-small": probing_small,
         "results/probing-speed-gpu.json": benchmarks.probing_speed_table,
+    },
+    "docs/training.md": {
+        "results/online": online_runs,
+        "results/trials": trials_table,
+        "results/training-gpu.json": benchmarks.training_note,
+        "results/policies.json": benchmarks.policy_table,
     },
 }
 
 
 def read(path: Path) -> Any:
-    """A file of figures, or the results in a folder."""
+    """A file of figures, all that match a pattern, or the results in a folder."""
+    if "*" in path.name:
+        return [json.loads(one.read_text()) for one in sorted(path.parent.glob(path.name))]
     if path.is_dir():
         return (probing if path.name.startswith("probing") else scores).find_results([path])
     return json.loads(path.read_text())

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 # The examples of the published package's README, with gym replaced by gymnasium.
@@ -42,13 +43,13 @@ env.reset()
 
 
 def test_there_are_examples():
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 5
 
 
 @pytest.mark.parametrize(
     "code",
     [*SNIPPETS, PUBLISHED],
-    ids=["gymnasium", "dm_env", "scenario", "vector", "batch", "data", "published"],
+    ids=["gymnasium", "vector", "functional", "dm_env", "scenario", "published"],
 )
 def test_examples_run(code, tmp_path):
     result = subprocess.run(
@@ -67,16 +68,44 @@ def test_examples_of_data_sets_run(tmp_path):
     test_examples_run(make + "\n".join(snippets), tmp_path)
 
 
-@pytest.mark.parametrize("page", ["mazes", "training"])
+@pytest.mark.parametrize("page", ["environment", "mazes", "training"])
 def test_examples_of_pages_run(page, tmp_path):
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     assert snippets
     test_examples_run("\n".join(snippets), tmp_path)
 
 
-def test_links_and_pictures_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 220
+
+
+def find_anchors(page):
+    """Of its headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_pictures_and_anchors_exist(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in find_anchors(linked), target
+
+
+def test_every_page_is_linked_from_the_readme():
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"](docs/{page.name})" in README, page.name
+
+
+def test_every_picture_is_shown():
+    shown = "".join(page.read_text() for page in PAGES)
+    for picture in (ROOT / "docs" / "images").iterdir():
+        assert f"images/{picture.name}" in shown, picture.name
 
 
 def test_every_make_target_exists():
@@ -104,17 +133,17 @@ def read_means(folder, target, task):
 
 
 def test_what_pages_say_of_results_is_so():
-    """Sentences of the README, docs/probing.md and docs/training.md that rank results."""
+    """Sentences of docs/probing.md that rank results."""
     walls = read_means("probing", "walls", "15x15")
     assert max(walls.values()) < walls["Constant baseline"] + 0.2, (
-        "in 15x15 none has learned anything of walls"
+        "in 15x15 no model learns anything about walls"
     )
     small = read_means("probing-small", "objects", "15x15")
     assert min(small, key=small.get) == "Supervised oracle", "by far"
     remembering = [small[name] for name in ("RSSM", "RSSM (TBTT)", "VAE+GRU (TBTT)")]
     assert small["Supervised oracle"] + 10 < min(remembering)
     assert max(remembering) < small["VAE (no memory)"] < small["Constant baseline"]
-    assert max(remembering) - min(remembering) < 2, "too near each other for an order"
+    assert max(remembering) - min(remembering) < 2, "too small to rank them"
     small_walls = read_means("probing-small", "walls", "15x15")
     constant = small_walls["Constant baseline"]
     assert min(small_walls, key=small_walls.get) == "Supervised oracle", "and the supervised one worse"
