@@ -17,7 +17,7 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.agents.presets import PRESETS
+from memory_maze.agents.impala.config import PRESETS
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.programs import cache_programs
@@ -70,7 +70,7 @@ def main(config: Config) -> None:
 
 def measure(preset: str, task: str, config: Config) -> dict[str, float]:
     agent, mesh = PRESETS[preset], make_mesh()
-    batch = Batch(Env(task, image_only_obs=True, layouts=config.layouts), agent.environments)
+    batch = Batch(Env(task, image_only_obs=True, layouts=config.layouts), agent.num_envs)
     start = time.perf_counter()
     training = begin(jax.random.key(config.seed), batch, agent, mesh)
     for _ in range(2):
@@ -86,7 +86,7 @@ def measure(preset: str, task: str, config: Config) -> dict[str, float]:
     jax.block_until_ready(metrics)
     elapsed = time.perf_counter() - compiled
     return {
-        "steps_per_second": iterations * agent.environments * agent.length / elapsed,
+        "steps_per_second": iterations * agent.num_envs * agent.unroll_length / elapsed,
         "iterations": iterations,
         "first_seconds": compiled - start,
     }

@@ -27,7 +27,7 @@ RUN = """
 import dataclasses, functools, sys
 from pathlib import Path
 import jax, jax.numpy as jnp
-from memory_maze.agents.presets import PRESETS
+from memory_maze.agents.impala.config import PRESETS
 from memory_maze.engine import env
 from memory_maze.training import run
 
@@ -41,12 +41,12 @@ env.render_state = draw
 run.Env = functools.partial(run.Env, seconds=2)
 CONFIG = dataclasses.replace(
     PRESETS["debug"],
-    environments=8,
-    sequences=4,
-    length=2,
-    epsilon=1e-3,
+    num_envs=8,
+    batch_size=4,
+    unroll_length=2,
+    adam_epsilon=1e-3,
     learning_rate=1e-2,
-    entropy=0.1,
+    entropy_cost=0.1,
     channels=(4,),
 )
 PRESETS["debug"] = CONFIG

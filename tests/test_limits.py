@@ -3,7 +3,7 @@
 import pytest
 
 from memory_maze import tasks
-from memory_maze.agents.presets import PRESETS
+from memory_maze.agents.impala.config import PRESETS
 from memory_maze.cli import main
 from memory_maze.data.collection import make_manifest
 from memory_maze.overrides import override
@@ -112,11 +112,18 @@ def test_collect_has_as_many_objects_as_were_asked_for():
 @pytest.mark.parametrize(
     "setting",
     [
-        *("environments=0", "sequences=-1", "length=0", "passes=0", "features=0", "core_size=0"),
-        *("shrink=0", "horizon=0", "forget_every=-5", "decay_steps=0", "channels=[8, 0]", "blocks=-1"),
+        *("num_envs=0", "batch_size=-1", "unroll_length=0", "epochs=0", "features=0", "core_size=0"),
+        *("downsample=0", "horizon=0", "forget_every=-5", "lr_decay_steps=0", "channels=[8, 0]", "blocks=-1"),
         *("learning_rate=-1", "learning_rate=0", "learning_rate=NaN", "learning_rate=Infinity"),
-        *("discount=1.5", "decay=-0.1", "momentum=2.0", "entropy=-1.0", "value_cost=NaN", "epsilon=0.0"),
-        *("trust=0.0", "max_gradient=-1.0", "last_rate=-1.0"),
+        *(
+            "discount=1.5",
+            "lambda_=-0.1",
+            "adam_b1=2.0",
+            "entropy_cost=-1.0",
+            "value_cost=NaN",
+            "adam_epsilon=0.0",
+        ),
+        *("clip_ratio=0.0", "max_grad_norm=-1.0", "lr_end_fraction=-1.0"),
     ],
 )
 def test_values_of_agents_are_refused(setting):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from memory_maze import TASKS, Sampler, policies, tasks
-from memory_maze.agents.presets import PRESETS
+from memory_maze.agents.impala.config import PRESETS, Config
 from memory_maze.cli import main
 from memory_maze.commands import evaluate as evaluate_command
 from memory_maze.engine.bank import draw_scenario, is_held_out
@@ -26,8 +26,6 @@ from memory_maze.rollout import Recording
 from memory_maze.training.log import read_metrics
 from memory_maze.training.result import (
     add_evaluation,
-    describe_ablation,
-    find_preset,
     hash_weights,
     read_result,
     thin,
@@ -234,23 +232,32 @@ def test_long_curves_keep_the_mean_of_all_episodes():
 
 def test_agents_are_named_by_the_nearest_preset():
     fast = json.loads(json.dumps(dataclasses.asdict(PRESETS["fast"])))
-    assert find_preset("impala", fast) == ("fast", {})
-    assert find_preset("impala", fast | {"core": "none"}) == ("fast", {"core": "none"})
-    assert describe_ablation(fast) is None
-    assert describe_ablation(fast | {"core": "none"}) == "no memory"
-    assert describe_ablation(fast | {"forget_every": 50}) == "forgets every 50 steps"
-    assert find_preset("another", {"x": 1}) == (None, {})
+    assert Config.nearest_preset(fast) == ("fast", {})
+    assert Config.nearest_preset(fast | {"core": "none"}) == ("fast", {"core": "none"})
+    assert Config.ablation(fast) is None
+    assert Config.ablation(fast | {"core": "none"}) == "no memory"
+    assert Config.ablation(fast | {"forget_every": 50}) == "forgets every 50 steps"
+
+
+def test_runs_of_before_fields_were_renamed_are_read():
+    former = {new: old for old, new in Config.former_names.items()}
+    old = {former.get(key, key): value for key, value in PRESETS["fast"].describe().items()}
+    assert "trust" in old
+    assert Config.read(old) == PRESETS["fast"]
+    assert Config.nearest_preset(old | {"trust": 0.3}) == ("fast", {"clip_ratio": 0.3})
+    with pytest.raises(ValueError, match="unknown: a newer version"):
+        Config.read(old | {"wings": 2})
 
 
 def test_results_are_named_by_what_presets_are_now(run, monkeypatch):
-    changed = dataclasses.replace(PRESETS["debug"], entropy=0.5, trust=0.2)
+    changed = dataclasses.replace(PRESETS["debug"], entropy_cost=0.5, clip_ratio=0.2)
     old = json.loads((run / "result.json").read_text())
-    del old["config"]["agent"]["trust"]  # there was no choice yet
+    del old["config"]["agent"]["clip_ratio"]  # there was no choice yet
     (run / "result.json").write_text(json.dumps(old))
     assert read_result(run)["changes"] == {}
     monkeypatch.setitem(PRESETS, "debug", changed)
     result = read_result(run)
-    assert (result["preset"], result["changes"]) == ("debug", {"entropy": 0.001, "trust": None})
+    assert (result["preset"], result["changes"]) == ("debug", {"entropy_cost": 0.001, "clip_ratio": None})
 
 
 @pytest.mark.parametrize(

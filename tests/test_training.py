@@ -20,9 +20,10 @@ from hypothesis.strategies import integers
 from safetensors.numpy import load_file
 
 from memory_maze import TASKS
-from memory_maze.agents import impala
-from memory_maze.agents.impala import Network, Sequence, loss
-from memory_maze.agents.presets import PRESETS, Config
+from memory_maze.agents.impala import agent as impala
+from memory_maze.agents.impala.agent import Network, loss
+from memory_maze.agents.impala.config import PRESETS, Config
+from memory_maze.agents.protocol import Sequence
 from memory_maze.agents.returns import vtrace
 from memory_maze.cli import main
 from memory_maze.engine.batch import Batch
@@ -84,7 +85,7 @@ def test_nothing_is_learned_from_the_action_before_a_new_episode():
 
 def test_the_update_makes_rewarded_actions_likelier():
     network = Network(jax.random.key(0), DEBUG)
-    config = dataclasses.replace(DEBUG, learning_rate=1e-2, entropy=0.0)
+    config = dataclasses.replace(DEBUG, learning_rate=1e-2, entropy_cost=0.0)
     sequence = make_sequence(network, config, jax.random.key(1))
     batch = Sequence(
         jax.tree.map(lambda leaf: leaf[None], sequence.carry),
@@ -105,7 +106,7 @@ def test_the_update_makes_rewarded_actions_likelier():
 
 def test_no_more_is_learned_from_actions_whose_chance_has_changed_enough():
     network = Network(jax.random.key(0), DEBUG)
-    config = dataclasses.replace(DEBUG, trust=0.2, entropy=0.0, value_cost=0.0)
+    config = dataclasses.replace(DEBUG, clip_ratio=0.2, entropy_cost=0.0, value_cost=0.0)
     sequence = make_sequence(network, config, jax.random.key(1))
     sequence = sequence._replace(
         sights=sequence.sights._replace(reward=jnp.ones_like(sequence.sights.reward))
@@ -154,7 +155,7 @@ def test_targets_are_those_of_episodes_cut_apart(seed):
     ratios = np.exp(rng.normal(size=length))
     truncated = np.append(first[2:], rng.random() < 0.5) & ~first[1:]
     for time_limit in ("bootstrap", "terminate"):
-        config = dataclasses.replace(DEBUG, discount=0.9, decay=0.8, time_limit=time_limit)
+        config = dataclasses.replace(DEBUG, discount=0.9, lambda_=0.8, time_limit=time_limit)
         found = find_targets(
             *(jnp.asarray(array, jnp.float32) for array in (values, rewards, ratios)),
             jnp.asarray(first),
@@ -192,7 +193,7 @@ def cut_out(values, last, rewards, ratios, discount=0.9, lambda_=0.8):
 @pytest.fixture(scope="module")
 def batch():
     """Episodes have 8 steps."""
-    return Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.environments)
+    return Batch(Env("9x9", image_only_obs=True, layouts=64, seconds=2), DEBUG.num_envs)
 
 
 @pytest.fixture(scope="module")
@@ -222,13 +223,13 @@ def test_what_is_played_is_what_the_environment_says(batch, training):
 
 @pytest.mark.slow
 def test_each_sequence_is_learned_from_so_many_times(batch):
-    config = dataclasses.replace(DEBUG, passes=3, max_gradient=None)
+    config = dataclasses.replace(DEBUG, epochs=3, max_grad_norm=None)
     begun = loop.begin(jax.random.key(0), batch, config, make_mesh())
     after, _ = loop.iterate(begun, batch, config, make_mesh())
     counts = optax.tree.get_all_with_path(after.optimizer, "count")
     assert {int(count) for _, count in counts} == {6}, "three times two groups of sequences"
     with pytest.raises(ValueError, match="at least once"):
-        dataclasses.replace(DEBUG, passes=0)
+        dataclasses.replace(DEBUG, epochs=0)
 
 
 def test_episodes_end_and_begin_while_playing(batch, training):
@@ -250,7 +251,7 @@ def test_episodes_end_and_begin_while_playing(batch, training):
     np.testing.assert_array_equal(after.states.maze.walls[3], states.maze.walls[3])
     assert int(metrics["episodes"]) == 0, "none of them was played from its start"
     with pytest.raises(ValueError, match="shorter than an episode of 8"):
-        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, length=8), make_mesh())
+        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, unroll_length=8), make_mesh())
 
 
 @pytest.mark.pythons
@@ -271,8 +272,10 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
     assert described["task"] == "9x9"
     with pytest.raises(ValueError, match="its run has seed 0 and not 1"):
         train(dataclasses.replace(RUN, seed=1), tmp_path / "parts")
-    other = dataclasses.replace(DEBUG, entropy=0.5)
-    with pytest.raises(ValueError, match=r"its run has entropy 0.001 and not 0.5: choose another folder"):
+    other = dataclasses.replace(DEBUG, entropy_cost=0.5)
+    with pytest.raises(
+        ValueError, match=r"its run has entropy_cost 0.001 and not 0.5: choose another folder"
+    ):
         train(dataclasses.replace(RUN, agent=other), tmp_path / "parts")
     # As if the disk had lost a part of the last checkpoint: there is one before it.
     data = max((tmp_path / "parts" / "checkpoints" / "8").rglob("*"), key=lambda path: path.stat().st_size)
@@ -413,15 +416,17 @@ def test_values_are_overridden_by_name():
         (8, 8, 8),
         50,
     )
-    assert override(Config(), ("max_gradient=null", "trust=1")) == Config(max_gradient=None, trust=1.0)
+    assert override(Config(), ("max_grad_norm=null", "clip_ratio=1")) == Config(
+        max_grad_norm=None, clip_ratio=1.0
+    )
     for wrong, words in (
         (("learning=1",), "names are environments"),
-        (("length=1.5",), "of type int"),
-        (("length=true",), "of type int"),
-        (("trust=[1]",), "of type float or null"),
+        (("unroll_length=1.5",), "of type int"),
+        (("unroll_length=true",), "of type int"),
+        (("clip_ratio=[1]",), "of type float or null"),
         (("channels=3",), "of type list"),
-        (("length=x",), "neither a number"),
-        (("sequences=33",), "whole groups of 33"),
+        (("unroll_length=x",), "neither a number"),
+        (("batch_size=33",), "no multiple of batch_size=33"),
     ):
         with pytest.raises(ValueError, match=words):
             override(Config(), wrong)

@@ -1,5 +1,6 @@
-"""Which preset a command takes when none is named."""
+"""Which preset a command takes, by its name or by the devices at hand."""
 
+import difflib
 from typing import Any
 
 
@@ -11,3 +12,14 @@ def choose_preset(console: Any, gpu: str) -> str:
         return gpu
     console.print("preset small, as JAX finds no GPU here; --preset chooses another")
     return "small"
+
+
+def find_preset(agent: Any, name: str) -> Any:
+    """A preset of an agent's config class; the defaults if it has none."""
+    if not agent.presets:
+        return agent()
+    if name not in agent.presets:
+        near = difflib.get_close_matches(name, agent.presets, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(agent.presets)}"
+        raise ValueError(f"no preset {name!r} of {agent.title}: {hint}")
+    return agent.presets[name]

@@ -2,13 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
 from memory_maze.extras import missing
 
 _DEFAULTS: dict[str, Any] = {"steps": 100_000_000, "layouts": None, "evaluate": 100}
+_SHOWN = {"loss": "loss_total", "entropy": "loss_entropy"}
 _TINY: dict[str, Any] = {"steps": 512, "layouts": 64, "evaluate": 5}
 
 
@@ -16,17 +17,17 @@ _TINY: dict[str, Any] = {"steps": 512, "layouts": 64, "evaluate": 5}
 class Command:
     """Its options."""
 
-    algorithm: tyro.conf.Positional[Literal["impala"]]
-    """Which agent."""
+    agent: tyro.conf.Positional[str]
+    """Which agent: impala, or the config class of your own as package.module:Name."""
     out: Path
     """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
     task: str = "9x9"
     """Which task, or any odd size like 7x7."""
-    preset: Literal["paper", "fast", "small", "debug"] | None = None
-    """Values to start from: fast ones for a GPU, small ones for a CPU, the paper's for comparison, tiny ones
-    for tests. By default fast, or small where there is no GPU."""
+    preset: str | None = None
+    """Hyperparameters to start from: fast for a GPU, small for a CPU, paper for comparison, debug for tests.
+    By default fast, or small where there is no GPU."""
     set: tuple[str, ...] = ()
-    """Other values, as name=value: --set learning_rate=1e-3 core=gru."""
+    """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru."""
     steps: int | None = None
     """Actions in all mazes together: 100 million by default, and 512 with the preset debug."""
     minutes: float | None = None
@@ -45,16 +46,16 @@ class Command:
     distributed: bool = False
     """Train on several hosts that JAX finds by itself, for example under SLURM; start this on each."""
     coordinator: str | None = None
-    """Or say which: address of the first host and a free port of it, HOST:PORT;"""
+    """Where JAX does not find the hosts: the address of the first one and a free port of it, HOST:PORT."""
     hosts: int | None = None
-    """how many there are;"""
+    """Where JAX does not find the hosts: how many there are."""
     host: int | None = None
-    """and which of them this is, from 0."""
+    """Where JAX does not find the hosts: which of them this is, from 0."""
 
     def run(self) -> None:
         from rich.console import Console
 
-        from memory_maze.commands.presets import choose_preset
+        from memory_maze.commands.presets import choose_preset, find_preset
         from memory_maze.engine.bank import SEED_STRIDE
         from memory_maze.limits import check_between
         from memory_maze.overrides import override
@@ -63,16 +64,19 @@ class Command:
         parse_task(self.task)
         check_between(0, SEED_STRIDE, evaluate=self.evaluate)
         try:
-            from memory_maze.agents.presets import PRESETS
+            from memory_maze.agents.registry import find_agent
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
             from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result
             from memory_maze.training.run import Run  # noqa: F401 as what it needs may be missing
         except ModuleNotFoundError as error:
             raise missing(f"training needs {error.name}", error.name, "train") from error
+        agent = find_agent(self.agent)
+        if self.preset is not None:
+            find_preset(agent, self.preset)
         if not self.distributed and self.hosts is None:
-            on_cpu = override(PRESETS[self.preset or "small"], self.set)
-            use_cores(on_cpu.environments, on_cpu.sequences)
+            on_cpu = override(find_preset(agent, self.preset or "small"), self.set)
+            use_cores(on_cpu.num_envs, on_cpu.batch_size)
         if (self.out / RESULT).exists():
             read_result(self.out)  # rather now than after hours: if it is damaged, this says so
         with (
@@ -81,7 +85,7 @@ class Command:
         ):
             console = Console(quiet=not is_first())
             preset = self.preset or choose_preset(console, "fast")
-            self._train(preset, console)
+            self._train(agent, preset, console)
             result = write_result(self.out) if is_first() else None
         if result is None:
             return
@@ -95,8 +99,8 @@ class Command:
         given = getattr(self, name)
         return (_TINY if preset == "debug" else _DEFAULTS)[name] if given is None else given
 
-    def _train(self, preset: str, console: Any) -> None:
-        from memory_maze.agents.presets import PRESETS
+    def _train(self, agent: Any, preset: str, console: Any) -> None:
+        from memory_maze.commands.presets import find_preset
         from memory_maze.overrides import override
         from memory_maze.training.devices import is_first
         from memory_maze.training.progress import Bars
@@ -105,7 +109,7 @@ class Command:
 
         run = Run(
             self.task,
-            override(PRESETS[preset], self.set),
+            override(find_preset(agent, preset), self.set),
             steps=self._or_default("steps", preset),
             seed=self.seed,
             layouts=self._or_default("layouts", preset),
@@ -114,7 +118,7 @@ class Command:
             minutes=self.minutes,
         )
         try:
-            with Bars(console, run.steps, f"impala in {self.task}") as bars:
+            with Bars(console, run.steps, f"{agent.title} in {self.task}") as bars:
                 train(
                     run,
                     self.out,
@@ -143,8 +147,7 @@ class Command:
 
 def describe(metrics: dict[str, Any]) -> str:
     """A line of metrics in words."""
-    score = "" if metrics["return"] is None else f"return {metrics['return']:.2f}, "
-    return (
-        f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s, {score}"
-        f"loss {metrics['loss_total']:.4f}, entropy {metrics['loss_entropy']:.2f}"
-    )
+    score = [] if metrics["return"] is None else [f"return {metrics['return']:.2f}"]
+    losses = [f"{name} {metrics[key]:.3g}" for name, key in _SHOWN.items() if key in metrics]
+    speed = f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s"
+    return ", ".join([speed, *score, *losses])

@@ -10,11 +10,9 @@ A policy is two pure functions of one maze's `State`, so that `vmap` runs it in 
 """
 
 import dataclasses
-import importlib
 import inspect
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +23,7 @@ from memory_maze.assets import AGENTS
 from memory_maze.engine.types import State
 from memory_maze.extras import missing
 from memory_maze.files import read_small
+from memory_maze.imports import import_name
 from memory_maze.training.names import CONFIG
 
 POLICIES = ("oracle", "explorer", "random")
@@ -86,22 +85,12 @@ def load_policy(name: str) -> Policy:
         return Random()
     if (folder := find_agent(name)) is not None:
         return _load_agent(folder)
-    module, colon, attribute = name.partition(":")
-    if module.endswith(".py") and os.sep not in module:
-        raise ValueError(f"no policy {name!r}: name the module without .py: {module[:-3]}:{attribute}")
-    if not colon:
+    if ":" not in name:
         raise ValueError(
             f"no policy {name!r}: there are {', '.join([*POLICIES, *agent_names()])}, your own as "
             "module:name, and folders of trained agents"
         )
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a command's path lacks the folder that it is called in
-    try:
-        policy = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        unfound = isinstance(error, ModuleNotFoundError) and error.name == module
-        where = f"; it should be {module}.py in this folder, or installed" if unfound else ""
-        raise ValueError(f"no policy {name!r}: {error}{where}") from error
+    policy = import_name(name, "policy")
     if inspect.isfunction(policy):
         return Function(policy)
     policy = policy() if isinstance(policy, type) else policy
@@ -141,11 +130,11 @@ def _load_agent(folder: Path) -> Policy:
     try:
         from safetensors import SafetensorError
 
-        from memory_maze.agents.impala import Agent
+        from memory_maze.agents.protocol import Actor
         from memory_maze.training.run import load_network
     except ModuleNotFoundError as error:
         raise missing(f"trained agents need {error.name}", error.name, "train") from error
     try:
-        return Agent(load_network(folder)[0])
+        return Actor(load_network(folder)[0])
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: no agent, or a damaged one: {error}") from error

@@ -10,14 +10,14 @@ class Model(SequenceModel):
 """
 
 import abc
-import importlib
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+from memory_maze.imports import import_name
 
 Carry = Any  # a pytree of arrays
 
@@ -82,20 +82,10 @@ def start(model: SequenceModel, *streams: int) -> Carry:
 
 
 def find_maker(name: str) -> Make:
-    """What makes the model of `package.module:Name` from a key; modules of the present folder are found."""
-    module_name, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(f"no model {name!r}: give package.module:Name")
-    sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"no model {name!r}: {error}") from error
-    finally:
-        sys.path.remove("")
-    found = getattr(module, attribute, None)
+    """What makes the model of `package.module:Name` from a key."""
+    found = import_name(name, "model")
     if not callable(found):
-        raise ValueError(f"no model {name!r}: {module_name} has no {attribute} that can be called with a key")
+        raise ValueError(f"no model {name!r}: it cannot be called with a key")
     if isinstance(found, type) and not issubclass(found, SequenceModel):
         raise ValueError(f"{name} is no SequenceModel: see memory_maze.probing.model")
     return found

@@ -12,11 +12,13 @@ from rich.table import Table
 
 from memory_maze import paper
 from memory_maze.evaluate import BIN, RESAMPLES, bootstrap
+from memory_maze.options import DEFAULT, Options
 from memory_maze.play.recordings import EPISODES, Played, read_recordings
 from memory_maze.report.markup import escape_markdown
 from memory_maze.report.scores import ENGINES, Cell, make_rows
 from memory_maze.report.tables import MISSING, markdown
-from memory_maze.tasks import TASKS, Task, parse_task
+from memory_maze.tasks import TASKS, Task
+from memory_maze.variants import name_task, record_options
 
 NOTE = (
     "Mean score of the episodes ± its standard error, by drawing the episodes again, as in the paper; the "
@@ -40,11 +42,12 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Episodes of one task."""
+    """Episodes of one variant of a task."""
 
     name: str
     task: Task
     episodes: list[Played]
+    options: Options = DEFAULT
 
     @property
     def scores(self) -> np.ndarray:  # (episodes,)
@@ -58,7 +61,7 @@ class Size:
     @property
     def bins(self) -> np.ndarray:  # (episodes, bins)
         """Rewards in each 100 steps; what is left at the end of an episode is no bin."""
-        counts = np.zeros((len(self.episodes), self.task.episode_steps() // BIN))
+        counts = np.zeros((len(self.episodes), self.task.episode_steps(self.options.control_freq) // BIN))
         for row, one in zip(counts, self.episodes, strict=True):
             places = (np.array(one.reward_steps, int) - 1) // BIN
             np.add.at(row, places[places < len(row)], 1)
@@ -70,7 +73,9 @@ class Size:
         return self.name in TASKS
 
     def of(self, player: str) -> "Size":
-        return Size(self.name, self.task, [one for one in self.episodes if one.player == player])
+        return Size(
+            self.name, self.task, [one for one in self.episodes if one.player == player], self.options
+        )
 
 
 def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Found:
@@ -122,29 +127,12 @@ def check_found(found: Found, folders: Sequence[Path]) -> None:
         raise ValueError(f"{', '.join(words)}: {how_to_record(folders[0])}")
 
 
-def name_task(task: Task) -> str:
-    """Like "9x9", or "9x9, 100 steps" where it is not the usual task of that size."""
-    usual = parse_task(task.name)
-    words = [task.name]
-    for field in dataclasses.fields(Task):
-        value = getattr(task, field.name)
-        if value == getattr(usual, field.name):
-            continue
-        if field.name == "objects":
-            words.append(f"{value} object{'' if value == 1 else 's'}")
-        elif field.name == "seconds":
-            words.append(f"{task.episode_steps():,} steps")
-        else:
-            words.append(f"{field.name}={value}")
-    return ", ".join(words)
-
-
 def group(episodes: Iterable[Played]) -> list[Size]:
-    """By task, small ones first."""
+    """By task and variant, small ones first."""
     sizes: dict[str, Size] = {}
     for one in episodes:
-        name = name_task(one.task)
-        sizes.setdefault(name, Size(name, one.task, [])).episodes.append(one)
+        name = name_task(one.task, one.options)
+        sizes.setdefault(name, Size(name, one.task, [], one.options)).episodes.append(one)
     return sorted(sizes.values(), key=lambda size: (size.task.size, size.name))
 
 
@@ -328,6 +316,8 @@ def _describe(size: Size) -> dict[str, Any]:
         "players": len(size.players),
         "rewards_per_100_steps": size.bins.mean(axis=0).tolist(),
     }
+    if recorded := record_options(size.options):
+        described["options"] = recorded
     if size.is_published:
         described["paper"] = {name: paper.SCORES[name][size.name]._asdict() for name in _PAPER}
         described["share_of_oracle"] = cell.mean / paper.SCORES["Oracle"][size.name].mean

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from memory_maze import paper
+from memory_maze.agents.registry import AGENTS, find_agent
 from memory_maze.machine import short_name
 from memory_maze.tasks import TASKS
 from memory_maze.training.names import RESULT
@@ -15,8 +16,6 @@ from memory_maze.training.result import is_run, read_result
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
 MISSING = "-"
-FORMER = "former V-trace"
-_NAMES = {"impala": "IMPALA"}
 _ABLATIONS = ("core", "forget_every")  # values that an ablation's name tells
 
 
@@ -168,12 +167,13 @@ def group(results: Iterable[dict[str, Any]]) -> list[Group]:
 
 def name_agent(result: dict[str, Any]) -> str:
     """Like "IMPALA, preset fast, no memory, 100M steps"."""
-    words = [_NAMES.get(result["agent"], result["agent"])]
+    words = [find_agent(result["agent"]).title if result["agent"] in AGENTS else result["agent"]]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     words += [result["ablation"]] if result["ablation"] else []
     hidden = _ABLATIONS if result["ablation"] else ()
     words += [f"{key}={value}" for key, value in result["changes"].items() if key not in hidden]
-    words += [FORMER] if has_former_loss(result) else []
+    former = former_version(result)
+    words += [former] if former else []
     steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
     if is_finished(result):
         words.append(f"{format_steps(planned)} steps")
@@ -182,9 +182,11 @@ def name_agent(result: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def has_former_loss(result: dict[str, Any]) -> bool:
-    """Whether it was trained before `time_limit` could be chosen, with a loss that neither choice has."""
-    return result["agent"] == "impala" and "time_limit" not in result["config"]["agent"]
+def former_version(result: dict[str, Any]) -> str | None:
+    """Which earlier version of the agent it is of, if its results are not comparable."""
+    if result["agent"] not in AGENTS:
+        return None
+    return find_agent(result["agent"]).former_version(result["config"]["agent"])
 
 
 def is_finished(result: dict[str, Any]) -> bool:

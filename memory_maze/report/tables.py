@@ -6,11 +6,11 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
+from memory_maze.agents.registry import find_agent
 from memory_maze.evaluate import describe_few_layouts
 from memory_maze.machine import format_seconds
 from memory_maze.report.engines import compare
 from memory_maze.report.scores import (
-    FORMER,
     MISSING,
     Cell,
     Group,
@@ -19,7 +19,7 @@ from memory_maze.report.scores import (
     describe_cell,
     describe_spreads,
     format_steps,
-    has_former_loss,
+    former_version,
     is_finished,
 )
 from memory_maze.tasks import TASKS
@@ -32,10 +32,6 @@ NOTE = (
     f"path. {TOLD} {MARK}: told where the objects are while it learns, and no baseline. Ours are evaluated "
     "in mazes with layouts that no agent is trained in, the same on both engines."
 )
-FORMER_NOTE = (
-    f"{FORMER[0].upper()}{FORMER[1:]}: trained before 19 November 2026, with a loss in which the value of an "
-    "episode's last state ran back into the targets of its last steps."
-)
 
 
 def make_notes(groups: Sequence[Group]) -> list[str]:
@@ -43,7 +39,7 @@ def make_notes(groups: Sequence[Group]) -> list[str]:
     results = [result for one in groups for result in one.results]
     reports = [report for result in results for report in result["evaluations"]]
     few = dict.fromkeys(filter(None, map(describe_few_layouts, reports)))
-    former = [FORMER_NOTE] if any(map(has_former_loss, results)) else []
+    former = dict.fromkeys(find_agent(one["agent"]).former_note for one in results if former_version(one))
     return [NOTE, *former, *(f"{sentence}." for sentence in few)]
 
 

@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from memory_maze.agents import impala
-from memory_maze.agents.impala import Network, Sequence
-from memory_maze.agents.presets import Config
+from memory_maze.agents.config import AgentConfig
+from memory_maze.agents.protocol import Network, Sequence
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.types import State, Timestep
 from memory_maze.options import ACTIONS
@@ -47,33 +46,34 @@ class Training(NamedTuple):
 LAYOUT: Any = Training(SAME, SAME, Play(*[SHARED_OUT] * 5, key=SAME), SAME)
 
 
-def begin(key: jax.Array, batch: Batch, config: Config, mesh: Mesh) -> Training:
+def begin(key: jax.Array, batch: Batch, config: AgentConfig, mesh: Mesh) -> Training:
     """A new run. `batch` is of all mazes, and the same on all devices."""
-    check_divides(config.environments, "environments", mesh)
-    check_divides(config.sequences, "sequences", mesh)
-    if config.length >= batch.env.episode_steps:
+    check_divides(config.num_envs, "num_envs", mesh)
+    check_divides(config.batch_size, "batch_size", mesh)
+    if config.unroll_length >= batch.env.episode_steps:
         raise ValueError(
-            f"{config.length} actions in a sequence: it must be shorter than an episode of "
+            f"{config.unroll_length} actions in a sequence: it must be shorter than an episode of "
             f"{batch.env.episode_steps}, for no maze may be reset twice in it"
         )
     return _make_begin(config, mesh)(key, batch)
 
 
 @functools.cache
-def _make_begin(config: Config, mesh: Mesh) -> Any:
+def _make_begin(config: AgentConfig, mesh: Mesh) -> Any:
     return on_all(functools.partial(_begin_share, config), mesh, (SAME, SAME), LAYOUT)
 
 
-def _begin_share(config: Config, key: jax.Array, batch: Batch) -> Training:
+def _begin_share(config: AgentConfig, key: jax.Array, batch: Batch) -> Training:
     network_key, reset_key, play_key = jax.random.split(key, 3)
-    network = Network(network_key, config)
+    agent = config.load()
+    network = agent.init(network_key, config)
     share, mazes = share_out(batch)
     states, timesteps = share.reset(jax.random.split(reset_key, batch.num)[mazes], spread=True)
     count = share.num
-    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.core.initial())
+    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), network.initial())
     sights = see(timesteps, jnp.zeros(count, jnp.int32))
     play = Play(states, sights, carry, jnp.zeros(count), jnp.zeros(count, bool), play_key)
-    optimizer = impala.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
+    optimizer = agent.make_optimizer(config).init(eqx.filter(network, eqx.is_array))
     return Training(network, optimizer, play, jnp.int32(0))
 
 
@@ -89,7 +89,7 @@ def see(timesteps: Timestep, actions: jax.Array) -> Sight:
 
 
 def iterate(
-    training: Training, batch: Batch, config: Config, mesh: Mesh
+    training: Training, batch: Batch, config: AgentConfig, mesh: Mesh
 ) -> tuple[Training, dict[str, jax.Array]]:
     """Plays `length` steps in all mazes, then learns from them in groups. Its memory is used again."""
     return _make_iterate(config, mesh)(training, batch)
@@ -98,39 +98,42 @@ def iterate(
 Program = Callable[[Training, Batch], tuple[Training, dict[str, jax.Array]]]
 
 
-def compile_iterate(shapes: Training, batch: Batch, config: Config, mesh: Mesh) -> Any:
+def compile_iterate(shapes: Training, batch: Batch, config: AgentConfig, mesh: Mesh) -> Any:
     """`iterate` as a program that is ready to run."""
     return _make_iterate(config, mesh).lower(shapes, batch).compile()
 
 
 @functools.cache
-def _make_iterate(config: Config, mesh: Mesh) -> Any:
+def _make_iterate(config: AgentConfig, mesh: Mesh) -> Any:
     share = functools.partial(_iterate_share, config)
     return on_all(share, mesh, (LAYOUT, SAME), (LAYOUT, SAME), donate_argnums=0)
 
 
-def _iterate_share(config: Config, training: Training, batch: Batch) -> tuple[Training, dict[str, jax.Array]]:
+def _iterate_share(
+    config: AgentConfig, training: Training, batch: Batch
+) -> tuple[Training, dict[str, jax.Array]]:
     share, mazes = share_out(batch)
     play, sequences, metrics = unroll(training.network, training.play, share, config, mazes)
     axis = AXIS if jax.lax.axis_size(AXIS) > 1 else None  # alone, there is nothing to ask others for
     metrics = jax.lax.psum(metrics, AXIS) if axis else metrics
     arrays, rest = eqx.partition(training.network, eqx.is_array)
+    update = config.load().update
 
     def learn(learner: tuple, group: Sequence) -> tuple:
         arrays, optimizer = learner
-        network, optimizer, losses = impala.update(eqx.combine(arrays, rest), optimizer, group, config, axis)
+        network, optimizer, losses = update(eqx.combine(arrays, rest), optimizer, group, config, axis)
         return (eqx.filter(network, eqx.is_array), optimizer), losses
 
     groups, learner = divide(sequences, config), (arrays, training.optimizer)
     (arrays, optimizer), losses = jax.lax.scan(
-        lambda learner, _: jax.lax.scan(learn, learner, groups), learner, length=config.passes
+        lambda learner, _: jax.lax.scan(learn, learner, groups), learner, length=config.epochs
     )
     metrics |= jax.tree.map(jnp.mean, losses)
     return Training(eqx.combine(arrays, rest), optimizer, play, training.steps + 1), metrics
 
 
 def unroll(
-    network: Network, play: Play, batch: Batch, config: Config, mazes: jax.Array
+    network: Network, play: Play, batch: Batch, config: AgentConfig, mazes: jax.Array
 ) -> tuple[Play, Sequence, dict[str, jax.Array]]:
     """Plays, and tells what happened and how episodes ended; `mazes` (B,) are their numbers among all."""
     # Once for all steps: drawing is dear, and no maze is reset twice in them.
@@ -154,12 +157,12 @@ def unroll(
         ends = timesteps.truncated, jnp.where(ended, returns, 0.0), ended
         return after, (play.sights, actions, logits, *ends)
 
-    noise = draw_noise(noise_key, mazes, config.length)
+    noise = draw_noise(noise_key, mazes, config.unroll_length)
     after, made = jax.lax.scan(step, play._replace(key=key), noise)
     sights, actions, logits, truncated, returns, ended = made
     sights = jax.tree.map(lambda many, last: jnp.concatenate([many, last[None]]), sights, after.sights)
     # Parts of sums over all mazes.
-    reward = sights.reward[1:].sum() / (config.environments * config.length)
+    reward = sights.reward[1:].sum() / (config.num_envs * config.unroll_length)
     metrics = {"episodes": ended.sum(), "return_sum": returns.sum(), "reward": reward}
     return after, Sequence(play.carry, sights, actions, logits, truncated), metrics
 
@@ -173,9 +176,9 @@ def draw_noise(key: jax.Array, mazes: jax.Array, length: int) -> jax.Array:
     return jax.vmap(lambda key: jax.random.gumbel(key, (length, len(ACTIONS))), out_axes=1)(keys)
 
 
-def divide(sequences: Sequence, config: Config) -> Sequence:
+def divide(sequences: Sequence, config: AgentConfig) -> Sequence:
     """Groups of sequences on a new leading axis: each k-th, so that any number of devices has the same."""
-    groups = config.environments // config.sequences
+    groups = config.num_envs // config.batch_size
 
     def by_maze(leaf: jax.Array) -> jax.Array:
         return jnp.moveaxis(leaf.reshape(-1, groups, *leaf.shape[1:]), 1, 0)

@@ -12,7 +12,6 @@ Reading it needs no extra.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import math
@@ -22,7 +21,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from memory_maze.agents.presets import PRESETS, Config
+from memory_maze.agents.registry import AGENTS, find_agent
 from memory_maze.files import read_small, replacing
 from memory_maze.locks import lock
 from memory_maze.training.log import read_metrics
@@ -158,13 +157,14 @@ def describe_run(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text())
         lines = read_metrics(folder)
-        preset, changes = find_preset(config["algorithm"], config["agent"])
+        agent = find_agent(config["algorithm"])
+        preset, changes = agent.nearest_preset(config["agent"])
         return {
             "format": _FORMAT,
             "agent": config["algorithm"],
             "preset": preset,
             "changes": changes,
-            "ablation": describe_ablation(config["agent"]),
+            "ablation": agent.ablation(config["agent"]),
             "task": config["task"],
             "seed": config["seed"],
             **dict.fromkeys(_ORIGIN),
@@ -176,35 +176,6 @@ def describe_run(folder: Path) -> dict[str, Any]:
         }
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder}: no run, or a damaged one: {_explain(error)}") from error
-
-
-def find_preset(algorithm: str, agent: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The preset that is nearest to an agent's values, and the values that differ."""
-    if algorithm != "impala":
-        return None, {}
-    # Values that came later are what they were before there was a choice.
-    agent = {key: value for key, value in _as_json(Config()).items() if key != "time_limit"} | agent
-    presets = {name: _as_json(preset) for name, preset in PRESETS.items()}
-    differences = {
-        name: {key: value for key, value in agent.items() if key not in values or values[key] != value}
-        for name, values in presets.items()
-    }
-    nearest = min(differences, key=lambda name: len(differences[name]))
-    return nearest, differences[nearest]
-
-
-def _as_json(config: Config) -> dict[str, Any]:
-    """With lists for tuples."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def describe_ablation(agent: dict[str, Any]) -> str | None:
-    """What the agent's memory lacks, of agents that are trained for comparison."""
-    if agent.get("core") == "none":
-        return "no memory"
-    if agent.get("forget_every"):
-        return f"forgets every {agent['forget_every']} steps"
-    return None
 
 
 def sum_up(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -255,9 +226,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _find_labels(config: dict[str, Any]) -> dict[str, Any]:
     """A preset may have changed since a run: what it is called is what it would be called now."""
-    if config.get("algorithm") != "impala" or not isinstance(config.get("agent"), dict):
+    if config.get("algorithm") not in AGENTS or not isinstance(config.get("agent"), dict):
         return {}
-    preset, changes = find_preset("impala", config["agent"])
+    preset, changes = find_agent(config["algorithm"]).nearest_preset(config["agent"])
     return {"preset": preset, "changes": changes}
 
 

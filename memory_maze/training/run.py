@@ -1,4 +1,4 @@
-"""Trains an agent from start to end: `memory-maze train impala`."""
+"""Trains an agent from start to end: `memory-maze train`."""
 
 import dataclasses
 import functools
@@ -12,8 +12,9 @@ import equinox as eqx
 import jax
 from jax.sharding import Mesh
 
-from memory_maze.agents.impala import Network
-from memory_maze.agents.presets import Config
+from memory_maze.agents.config import AgentConfig
+from memory_maze.agents.protocol import Network
+from memory_maze.agents.registry import find_agent, name_agent
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.engine.programs import cache_programs
@@ -46,7 +47,7 @@ class Run:
     """What is trained, and for how long."""
 
     task: str
-    agent: Config
+    agent: AgentConfig
     steps: int = 100_000_000
     """Actions in all mazes together."""
     seed: int = 0
@@ -66,13 +67,9 @@ class Run:
         check_above(0, minutes=self.minutes)
         check_seed(self.seed)
 
-    @property
-    def iteration_steps(self) -> int:
-        return self.agent.environments * self.agent.length
-
     def describe(self) -> dict[str, Any]:
         """Plain data, for config.json."""
-        return {"algorithm": "impala"} | dataclasses.asdict(self)
+        return {"algorithm": name_agent(type(self.agent))} | dataclasses.asdict(self)
 
 
 def train(
@@ -98,7 +95,7 @@ def train(
     check_same_on_all(run.describe())
     check_shared(out)
     env = Env(parse_task(run.task), image_only_obs=True, layouts=run.layouts)
-    batch = put_on_all(mesh, Batch(env, run.agent.environments))
+    batch = put_on_all(mesh, Batch(env, run.agent.num_envs))
     _check_same(run, out)
     stop = StopRequest(tell)
     stop.worth_saving = jax.process_count() > 1  # or the others would wait for this host
@@ -129,7 +126,7 @@ class _Job:
         checkpoints = Checkpoints(out / "checkpoints")
         check_same_on_all({"the latest checkpoint": checkpoints.latest})
         compiling = time.perf_counter()
-        updates = range(checkpoints.latest or 0, math.ceil(run.steps / run.iteration_steps))
+        updates = range(checkpoints.latest or 0, math.ceil(run.steps / run.agent.steps_per_update))
         program = compile_iterate(shapes, self.batch, run.agent, self.mesh) if updates else None
         compile_seconds = time.perf_counter() - compiling
         if program:
@@ -140,7 +137,7 @@ class _Job:
             training = checkpoints.restore(shapes)
         saver = _Saver(run, out, checkpoints)
         saver.save_weights(training)
-        unit, steps = run.iteration_steps, int(training.steps) * run.iteration_steps
+        unit, steps = run.agent.steps_per_update, int(training.steps) * run.agent.steps_per_update
         log = Log(out, steps) if is_first() else None
         before = log.seconds if log else 0.0
         meter = Meter(run.log_every, unit, steps, self.began - before, compile_seconds)
@@ -163,7 +160,7 @@ class _Job:
         meter: Meter,
     ) -> Training:
         run, stop, agree = self.run, self.stop, Agreement(self.mesh)
-        with Forecast(len(updates), "steps", run.iteration_steps, self.tell) as forecast:
+        with Forecast(len(updates), "steps", run.agent.steps_per_update, self.tell) as forecast:
             for _ in updates:
                 training, metrics = program(training, self.batch)
                 meter.add(metrics)
@@ -177,7 +174,7 @@ class _Job:
                 if wishes.save or wishes.stop:
                     saver.save(training)
                 if wishes.stop:
-                    steps = int(training.steps) * run.iteration_steps
+                    steps = int(training.steps) * run.agent.steps_per_update
                     text = f"saved after {steps:,} steps; run it again to go on: {saver.out}"
                     raise RunStoppedError(text, stop.signal_number)
                 if wishes.end:
@@ -193,13 +190,11 @@ def _check_same(run: Run, out: Path) -> None:
     if not (out / CONFIG).exists():
         return
     described = read_config(out)
-    if not isinstance(described, dict) or described.get("algorithm") != "impala":
+    name = name_agent(type(run.agent))
+    if not isinstance(described, dict) or described.get("algorithm") != name:
         raise ValueError(f"{out}: there is another kind of run in it: choose another folder")
-    if "time_limit" not in described["agent"]:
-        raise ValueError(
-            f"{out}: its run began with a former V-trace, which learned wrongly at the time limit: "
-            "choose another folder to train anew"
-        )
+    if former := run.agent.former_version(described["agent"]):
+        raise ValueError(f"{out}: its run is of a {former}: choose another folder to train anew")
     old = {key: described.get(key) for key in ("task", "seed", "layouts")}
     old |= dataclasses.asdict(_read_agent(described, out))
     new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
@@ -208,13 +203,12 @@ def _check_same(run: Run, out: Path) -> None:
             raise ValueError(f"{out}: its run has {key} {old[key]} and not {value}: choose another folder")
 
 
-def _read_agent(described: dict[str, Any], folder: Path) -> Config:
-    """The agent's values; those that came later are what they were before there was a choice."""
-    values = dict(described["agent"])
-    if unknown := values.keys() - {field.name for field in dataclasses.fields(Config)}:
-        raise ValueError(f"{folder}: {min(unknown)} is unknown: a newer version of the package made it")
-    values["channels"] = tuple(values["channels"])
-    return Config(**values)
+def _read_agent(described: dict[str, Any], folder: Path) -> AgentConfig:
+    """The agent's hyperparameters, also of a run of an earlier version."""
+    try:
+        return find_agent(described["algorithm"]).read(described["agent"])
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
 
 
 @dataclasses.dataclass
@@ -264,5 +258,6 @@ class _Writer:
 def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:
     """A trained network and what config.json says of it."""
     described = read_config(folder)
-    template = eqx.filter_eval_shape(Network, jax.random.key(0), _read_agent(described, folder))
+    config = _read_agent(described, folder)
+    template = eqx.filter_eval_shape(config.load().init, jax.random.key(0), config)
     return load_weights(folder, template), described

@@ -1,6 +1,5 @@
 """IMPALA (Espeholt et al. 2018) as in the paper's online benchmark: V-trace, a ResNet and an LSTM."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from memory_maze.agents.presets import Config
+from memory_maze.agents.impala.config import Config
+from memory_maze.agents.protocol import Sequence
 from memory_maze.agents.returns import Vtrace, vtrace
 from memory_maze.models.cores import Carry, Core, make_core
 from memory_maze.models.nets import Linear, ResNet
@@ -32,10 +32,10 @@ class Network(eqx.Module):
             config.features,
             config.channels,
             blocks=config.blocks,
-            fold=config.fold,
-            shrink=config.shrink,
+            fold=config.space_to_depth,
+            shrink=config.downsample,
             normalize=config.normalize,
-            small=config.small_start,
+            small=config.keras_init,
             dtype=dtype,
         )
         inputs = config.features + len(ACTIONS) + 1
@@ -44,6 +44,10 @@ class Network(eqx.Module):
         )
         self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)
         self.value = Linear(value_key, config.core_size, 1, scale=0.1)
+
+    def initial(self) -> Carry:
+        """The carry at the start of an episode, of one stream."""
+        return self.core.initial()
 
     def step(self, carry: Carry, sight: Sight) -> tuple[Carry, jax.Array]:
         """The carry and the logits of the actions."""
@@ -66,14 +70,9 @@ class Network(eqx.Module):
         return eqx.tree_at(lambda network: network.torso, self, self.torso.ready())
 
 
-class Sequence(NamedTuple):
-    """What happened in B mazes."""
-
-    carry: Carry  # (B, ...) before the first sight
-    sights: Sight  # (T + 1, B, ...)
-    actions: jax.Array  # (T, B) int32
-    logits: jax.Array  # (T, B, 6) float32, when they were taken
-    truncated: jax.Array  # (T, B) bool: the time limit ended the episode after the action
+def init(key: jax.Array, config: Config) -> Network:
+    """A network with new weights."""
+    return Network(key, config)
 
 
 class Losses(NamedTuple):
@@ -94,10 +93,10 @@ def loss(network: Network, sequence: Sequence, config: Config) -> Losses:
     ratios = jnp.exp(jax.lax.stop_gradient(log_now) - log_then)
     result = find_targets(jax.lax.stop_gradient(values), reward, ratios, first, sequence.truncated, config)
     counts = 1.0 - first[1:]
-    policy = -_gain(log_now, log_then, result, config.trust).mean()
+    policy = -_gain(log_now, log_then, result, config.clip_ratio).mean()
     value = 0.5 * (jnp.square(result.targets - values[:-1]) * counts).mean()
     entropy = -((jnp.exp(now) * now).sum(axis=-1) * counts).mean()
-    total = policy + config.value_cost * value - config.entropy * entropy
+    total = policy + config.value_cost * value - config.entropy_cost * entropy
     return Losses(total, policy, value, entropy)
 
 
@@ -114,7 +113,7 @@ def find_targets(
     # back into the episode before, which the value of its last state bootstraps.
     counts = 1.0 - first[1:]
     goes_on = counts * ~truncated if config.time_limit == "terminate" else counts
-    result = vtrace(values, rewards[1:] * counts, config.discount * goes_on, ratios * counts, config.decay)
+    result = vtrace(values, rewards[1:] * counts, config.discount * goes_on, ratios * counts, config.lambda_)
     return result._replace(advantages=result.advantages * counts)
 
 
@@ -134,13 +133,13 @@ def _pick(logs: jax.Array, actions: jax.Array) -> jax.Array:
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
     rate: Any = config.learning_rate
-    if config.decay_steps is not None:
-        updates = config.passes * config.decay_steps // (config.sequences * config.length)
-        rate = optax.linear_schedule(rate, config.last_rate * rate, updates)
-    adam = optax.adam(rate, b1=config.momentum, eps=config.epsilon)
-    if config.max_gradient is None:
+    if config.lr_decay_steps is not None:
+        updates = config.epochs * config.lr_decay_steps // (config.batch_size * config.unroll_length)
+        rate = optax.linear_schedule(rate, config.lr_end_fraction * rate, updates)
+    adam = optax.adam(rate, b1=config.adam_b1, eps=config.adam_epsilon)
+    if config.max_grad_norm is None:
         return adam
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient), adam)
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), adam)
 
 
 def update(
@@ -159,18 +158,3 @@ def update(
     network = eqx.apply_updates(network, changes)
     metrics = {f"loss_{name}": value for name, value in losses._asdict().items()}
     return network, optimizer_state, metrics | {"gradient_norm": optax.tree.norm(gradients)}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Agent:
-    """A trained network as a policy, for evaluation and for data sets."""
-
-    network: Network
-    sees_pictures = True
-
-    def start(self, state: Any) -> Carry:
-        return self.network.core.initial()
-
-    def act(self, memory: Carry, state: Sight, key: jax.Array) -> tuple[jax.Array, Carry]:
-        memory, logits = self.network.step(memory, state)
-        return jax.random.categorical(key, logits), memory

@@ -1,0 +1,1 @@
+"""IMPALA: its hyperparameters in `config`, its network and its loss in `agent`."""

@@ -1,0 +1,174 @@
+"""The hyperparameters of IMPALA, and its presets. Needs no extra."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from memory_maze.agents.config import AgentConfig
+from memory_maze.limits import check_above, check_between, check_least
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(AgentConfig):
+    """The hyperparameters, named as in the paper's table where they are in it."""
+
+    title: ClassVar = "IMPALA"
+    module: ClassVar = "memory_maze.agents.impala.agent"
+    former_names: ClassVar = {
+        "environments": "num_envs",
+        "sequences": "batch_size",
+        "length": "unroll_length",
+        "passes": "epochs",
+        "decay": "lambda_",
+        "entropy": "entropy_cost",
+        "trust": "clip_ratio",
+        "decay_steps": "lr_decay_steps",
+        "last_rate": "lr_end_fraction",
+        "epsilon": "adam_epsilon",
+        "momentum": "adam_b1",
+        "max_gradient": "max_grad_norm",
+        "fold": "space_to_depth",
+        "shrink": "downsample",
+        "small_start": "keras_init",
+    }
+
+    former_note: ClassVar = (
+        "Former V-trace: trained before 19 November 2026, with a loss in which the value of an episode's "
+        "last state ran back into the targets of its last steps."
+    )
+    without_default: ClassVar = frozenset({"time_limit"})
+
+    discount: float = 0.99
+    """Discount factor for each action."""
+    lambda_: float = 0.95
+    """Lambda of the value targets."""
+    time_limit: Literal["bootstrap", "terminate"] = "bootstrap"
+    """What follows the last step of an episode: the value of its last state, as if it went on, or nothing."""
+    entropy_cost: float = 0.001
+    """Coefficient of the entropy bonus."""
+    clip_ratio: float | None = None
+    """Clip the policy's probability ratios to 1 +- this, as PPO does; by default they are not clipped."""
+    value_cost: float = 0.5
+    """Coefficient of the value loss."""
+    learning_rate: float = 2e-4
+    """Adam's learning rate."""
+    lr_decay_steps: int | None = None
+    """Decay the learning rate linearly over this many actions; by default it is constant."""
+    lr_end_fraction: float = 0.1
+    """Fraction of the learning rate left at the end of the decay."""
+    adam_epsilon: float = 1e-7
+    """Adam's epsilon."""
+    adam_b1: float = 0.9
+    """Adam's decay rate of the first moment."""
+    max_grad_norm: float | None = 40.0
+    """Norm to which gradients are clipped; null for no clipping."""
+    core: str = "lstm"
+    """The memory: lstm, gru or none."""
+    core_size: int = 256
+    """Size of its output."""
+    horizon: int | None = None
+    """Chrono initialisation of the gates (Tallec and Ollivier 2018), for spans of up to so many steps."""
+    forget_every: int | None = None
+    """Reset the memory every so many steps, as an ablation."""
+    space_to_depth: bool = False
+    """Turn blocks of 2x2 pixels into channels, in place of the first pooling."""
+    downsample: int = 1
+    """Average the image over blocks of so many pixels a side."""
+    channels: tuple[int, ...] = (16, 32, 32)
+    """Channels of the ResNet's stages."""
+    blocks: int = 2
+    """Residual blocks in each stage."""
+    normalize: bool = True
+    """Normalise the ResNet's output; otherwise it may grow until the memory's gates saturate."""
+    keras_init: bool = False
+    """Initialise convolutions as Keras does, in which SEED RL is written: with smaller weights."""
+    features: int = 256
+    """Size of the ResNet's output."""
+    mixed_precision: bool = True
+    """Compute convolutions in bfloat16."""
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if self.num_envs % self.batch_size:
+            raise ValueError(f"num_envs={self.num_envs} is no multiple of batch_size={self.batch_size}")
+
+    @classmethod
+    def ablation(cls, values: Mapping[str, Any]) -> str | None:
+        if values.get("core") == "none":
+            return "no memory"
+        if values.get("forget_every"):
+            return f"forgets every {values['forget_every']} steps"
+        return None
+
+    @classmethod
+    def former_version(cls, values: Mapping[str, Any]) -> str | None:
+        return None if "time_limit" in values else "former V-trace"
+
+    def _check_numbers(self) -> None:
+        for names in (
+            ("num_envs", "batch_size", "unroll_length", "epochs", "features", "core_size", "downsample"),
+            ("horizon", "forget_every", "lr_decay_steps"),
+        ):
+            check_least(1, **{name: getattr(self, name) for name in names})
+        for channels in self.channels:
+            check_least(1, channels=channels)
+        check_least(0, blocks=self.blocks, entropy_cost=self.entropy_cost, value_cost=self.value_cost)
+        check_least(0, lr_end_fraction=self.lr_end_fraction)
+        check_above(
+            0, learning_rate=self.learning_rate, adam_epsilon=self.adam_epsilon, clip_ratio=self.clip_ratio
+        )
+        check_above(0, max_grad_norm=self.max_grad_norm)
+        check_between(0, 1, discount=self.discount, lambda_=self.lambda_, adam_b1=self.adam_b1)
+
+
+PRESETS = {
+    # Beside the paper's table: what SEED RL, its program, does by itself.
+    "paper": Config(
+        time_limit="terminate",
+        lr_decay_steps=100_000_000,
+        lr_end_fraction=0.0,
+        adam_b1=0.0,
+        max_grad_norm=None,
+        normalize=False,
+        keras_init=True,
+    ),
+    "fast": Config(
+        num_envs=1024,
+        batch_size=16,
+        unroll_length=200,
+        entropy_cost=0.0003,
+        clip_ratio=0.2,
+        learning_rate=5e-4,
+        lr_decay_steps=100_000_000,
+        lr_end_fraction=0.0,
+        adam_b1=0.0,
+        max_grad_norm=None,
+        space_to_depth=True,
+        blocks=1,
+        normalize=False,
+        keras_init=True,
+    ),
+    "small": Config(
+        num_envs=64,
+        batch_size=32,
+        unroll_length=32,
+        learning_rate=5e-4,
+        entropy_cost=0.0005,
+        downsample=4,
+        channels=(),
+        features=128,
+        core_size=64,
+        mixed_precision=False,
+    ),
+    "debug": Config(
+        num_envs=4,
+        batch_size=2,
+        unroll_length=4,
+        channels=(4, 4, 4),
+        features=8,
+        core_size=8,
+        mixed_precision=False,
+    ),
+}
+
+Config.presets = PRESETS
