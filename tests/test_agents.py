@@ -1,4 +1,4 @@
-"""An agent of one's own is one file: it is trained, evaluated, reported and found again like those of the package."""
+"""An agent of one's own is one file: trained, evaluated, reported and found as those of the package are."""
 
 import json
 
