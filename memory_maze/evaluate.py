@@ -16,11 +16,13 @@ from memory_maze import paper
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.programs import cache_programs
 from memory_maze.machine import now
+from memory_maze.options import DEFAULT, Options
 from memory_maze.policies import Policy
 from memory_maze.rollout import Advance, Recording, play
-from memory_maze.sampler import Sampler, check_seed
+from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import TASKS, Task
+from memory_maze.tasks import TASKS, Task, parse_task
+from memory_maze.variants import check_playable, is_usual, record_options
 
 # The paper's mean scores.
 PAPER = {
@@ -41,6 +43,7 @@ def evaluate(
     engine: str = "jax",
     seed: int = 0,
     held_out: bool | None = None,
+    options: Options = DEFAULT,
     advance: Advance = lambda steps: None,
     watch: Watch = lambda scenarios, recording: None,
 ) -> dict[str, Any]:
@@ -54,22 +57,26 @@ def evaluate(
         seed: Of the first episode's maze.
         held_out: Only in layouts that no training bank has; by default so for policies that see pictures,
             as these may have been trained.
+        options: Which variant of the task.
         advance: Told of progress, in steps of single mazes.
         watch: Given the scenarios and the recording, for pictures of them.
     """
     if not 1 <= episodes <= SEED_STRIDE:
         raise ValueError(f"episodes must be positive, at most {SEED_STRIDE:,}: got {episodes}")
     check_seed(seed)
+    check_playable(task, options)
     held_out = is_trained(policy) if held_out is None else held_out
-    scenarios = draw_scenarios(task, episodes, seed, held_out)
+    scenarios = draw_scenarios(task, episodes, seed, held_out, options)
     cache_programs()
     began = time.perf_counter()
-    recording = play(policy, scenarios, task.episode_steps(), engine=engine, seed=seed, advance=advance)
+    steps = task.episode_steps(options.control_freq)
+    recording = play(policy, scenarios, steps, engine=engine, seed=seed, options=options, advance=advance)
     seconds = time.perf_counter() - began
     rewards = recording.rewards.astype(float)
     watch(scenarios, recording)
-    return summarize(rewards, task) | {
+    return summarize(rewards, task, options) | {
         "task": task.name,
+        **describe_variant(task, options),
         "engine": engine,
         "seed": seed,
         "held_out": held_out,
@@ -78,6 +85,14 @@ def evaluate(
         "steps_per_second": rewards.size / seconds,
         "date": now(),
     }
+
+
+def describe_variant(task: Task, options: Options) -> dict[str, Any]:
+    """What a report says of the task beside its name: nothing of the usual one."""
+    usual = parse_task(task.name)
+    changes = {key: value for key, value in vars(task).items() if value != getattr(usual, key)}
+    recorded = record_options(options)
+    return ({"task_settings": changes} if changes else {}) | ({"options": recorded} if recorded else {})
 
 
 def describe_few_layouts(report: dict[str, Any]) -> str | None:
@@ -96,14 +111,24 @@ def is_trained(policy: Policy) -> bool:
     return getattr(policy, "sees_pictures", False)
 
 
-def draw_scenarios(task: Task, episodes: int, seed: int, held_out: bool) -> list[Scenario]:
+def draw_scenarios(
+    task: Task,
+    episodes: int,
+    seed: int,
+    held_out: bool,
+    options: Options = DEFAULT,
+) -> list[Scenario]:
     """The mazes of an evaluation."""
     if held_out:
-        return [draw_scenario(task, seed + index, held_out=True)[1] for index in range(episodes)]
-    return [Sampler(task, seed + index).sample() for index in range(episodes)]
+        return [draw_scenario(task, seed + index, True, options)[1] for index in range(episodes)]
+    return [make_sampler(task, seed + index, options).sample() for index in range(episodes)]
 
 
-def summarize(rewards: np.ndarray, task: Task) -> dict[str, Any]:
+def summarize(
+    rewards: np.ndarray,
+    task: Task,
+    options: Options = DEFAULT,
+) -> dict[str, Any]:
     """The figures of (episodes, steps) rewards."""
     scores = rewards.sum(axis=1)
     count, steps = rewards.shape
@@ -117,7 +142,7 @@ def summarize(rewards: np.ndarray, task: Task) -> dict[str, Any]:
         "rewards_per_100_steps": [float(rewards[:, end - BIN : end].sum(axis=1).mean()) for end in ends],
         "scores": [float(score) for score in scores],
     }
-    if task.name in PAPER:
+    if task.name in PAPER and is_usual(task, options):
         report["share_of_paper"] = {name: report["mean"] / value for name, value in PAPER[task.name].items()}
     return report
 

@@ -100,6 +100,23 @@ def draw_border(image: np.ndarray, color: np.ndarray) -> None:
     image[:, :width] = image[:, -width:] = rgb
 
 
+def finish_image(
+    image: np.ndarray, options: Options, observer: Observer, pose: tuple[np.ndarray, np.ndarray], target: int
+) -> None:
+    """Draws what a variant shows over the camera's picture, in place; `pose` is position and axes."""
+    if options.target_color_in_image:
+        draw_border(image, observer.colors[target])
+    if options.show_path:
+        draw_path(image, observer.observe(*pose, target))
+
+
+def draw_path(image: np.ndarray, seen: dict[str, np.ndarray]) -> None:
+    """Marks the path to the target in the observed layout, and draws the minimap, in place."""
+    layout, start, finish = seen["maze_layout"], seen["agent_pos"], seen["target_pos"]
+    mark_path(layout, (int(start[0]), int(start[1])), (int(finish[0]), int(finish[1])))
+    draw_minimap(image, layout, start, seen["agent_dir"])
+
+
 def mark_path(layout: np.ndarray, start: Point, finish: Point) -> None:
     """Sets the cells of a shortest path to 2, in place."""
     for x, y in shortest_path(layout, start, finish):

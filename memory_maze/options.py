@@ -1,18 +1,18 @@
 """How an environment looks, is observed and is controlled: the published keywords and defaults."""
 
 import dataclasses
-import difflib
 from typing import Any
 
 import numpy as np
 
+from memory_maze.hints import did_you_mean
 from memory_maze.tasks import CONTROL_FREQ
 
 PHYSICS_TIMESTEP = 0.005
 ACTION_NAMES = ("noop", "forward", "left", "right", "forward_left", "forward_right")
 # Controls (roll, steer): -1 rolls forward, -1 steers left.
 ACTIONS = np.array([(0, 0), (-1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1)], np.float64)
-MAX_RESOLUTION = 2048
+MIN_RESOLUTION, MAX_RESOLUTION = 8, 2048
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +66,20 @@ class Options:
         names = [field.name for field in dataclasses.fields(cls)]
         for keyword in keywords:
             if keyword not in names:
-                close = difflib.get_close_matches(keyword, names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-                raise TypeError(f"unknown keyword {keyword!r}: {hint}")
+                raise TypeError(f"unknown keyword {keyword!r}: {did_you_mean(keyword, names)}")
         return cls(**keywords)
 
 
 def check_resolution(name: str, value: Any) -> None:
     """Refuses what cannot be the side of a picture."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 8 <= value <= MAX_RESOLUTION:
-        raise ValueError(f"{name} must be an integer from 8 to {MAX_RESOLUTION}: got {value!r}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not (MIN_RESOLUTION <= value <= MAX_RESOLUTION)
+    ):
+        raise ValueError(
+            f"{name} must be an integer from {MIN_RESOLUTION} to {MAX_RESOLUTION}: got {value!r}"
+        )
+
+
+DEFAULT = Options()

@@ -16,18 +16,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import rules
-from memory_maze.engine.env import begin_scenario, begin_scenarios, make_view, render_state
+from memory_maze.engine.env import begin_scenario, begin_scenarios, draw_image
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
-from memory_maze.observation import draw_border
-from memory_maze.options import ACTIONS, Options
-from memory_maze.policies import Policy, Sight
+from memory_maze.observation import Observer, finish_image
+from memory_maze.options import ACTIONS, DEFAULT, Options
+from memory_maze.policies import Policy, Sight, find_agent
 from memory_maze.processors import num_cores
-from memory_maze.scenario import COLORS, Scenario
+from memory_maze.scenario import Scenario
 
 ENGINES = ("jax", "mujoco")
 CHUNK = 50  # steps between two looks at the clock, at most
 WIDTH = 32  # episodes that a CPU's core plays at once, always: other sizes would round differently
+AGENT_PIXELS = 64  # of each side of the pictures that agents are trained in
 START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
 
 Advance = Callable[[int], None]  # called with the number of steps that were made
@@ -51,6 +52,7 @@ def play(
     seed: int = 0,
     episodes: Sequence[int] | None = None,
     width: int = WIDTH,
+    options: Options = DEFAULT,
     advance: Advance = lambda steps: None,
 ) -> Recording:
     """Plays complete scenarios of one size.
@@ -64,15 +66,35 @@ def play(
         episodes: Their numbers, which tell their draws apart; by default they are counted.
         width: How many a CPU's core plays at once. 1 is soon done with one, but rounds differently, so that
             its walk may part from that of the same episode elsewhere.
+        options: Which variant: how fast actions follow each other, and what the pictures show.
         advance: Told of progress, in steps of single mazes.
     """
     if engine not in ENGINES:
         raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+    _check_policy(policy, options)
     numbers = np.arange(len(scenarios)) if episodes is None else np.asarray(episodes)
     keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(numbers)
     if engine == "mujoco":
-        return play_mujoco(policy, scenarios, steps, keys, advance)
-    return play_jax(policy, scenarios, steps, keys, advance, width)
+        return play_mujoco(policy, scenarios, steps, keys, advance, options)
+    return play_jax(policy, scenarios, steps, keys, advance, width, options)
+
+
+def _check_policy(policy: Policy, options: Options) -> None:
+    if not options.discrete_actions:
+        raise ValueError("discrete_actions must be true: policies choose among the six actions")
+    if getattr(policy, "sees_pictures", False) and not options.target_color_in_image:
+        raise ValueError(
+            "target_color_in_image must be true for policies that see pictures: nothing else shows the target"
+        )
+
+
+def check_agent(name: str, options: Options) -> None:
+    """Refuses pictures of another size than those that a trained agent was trained in."""
+    if find_agent(name) is not None and (side := options.camera_resolution) != AGENT_PIXELS:
+        raise ValueError(
+            f"{name} was trained in pictures of {AGENT_PIXELS}x{AGENT_PIXELS} and cannot see {side}x{side}: "
+            f"choose another variant, or --options camera_resolution={AGENT_PIXELS}"
+        )
 
 
 class Player(NamedTuple):
@@ -91,10 +113,11 @@ def play_jax(
     keys: jax.Array,
     advance: Advance,
     width: int,
+    options: Options,
 ) -> Recording:
     """All episodes at once on a GPU; on CPUs in parts of one width, as a program uses one core."""
     if jax.default_backend() != "cpu":
-        return _play_part(policy, scenarios, steps, keys, advance)
+        return _play_part(policy, scenarios, steps, keys, advance, options)
     count = -(-len(scenarios) // width)
     # The last part is filled up with episodes that are thrown away.
     numbers = np.resize(np.arange(len(scenarios)), (count, width))
@@ -105,7 +128,8 @@ def play_jax(
             advance(made * len(scenarios) // (count * width))
 
     def play_some(part: np.ndarray) -> Recording:
-        return _play_part(policy, [scenarios[i] for i in part], steps, keys[part], advance_some)
+        some = [scenarios[i] for i in part]
+        return _play_part(policy, some, steps, keys[part], advance_some, options)
 
     with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
         parts = list(pool.map(play_some, numbers))
@@ -113,7 +137,12 @@ def play_jax(
 
 
 def _play_part(
-    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+    policy: Policy,
+    scenarios: Sequence[Scenario],
+    steps: int,
+    keys: jax.Array,
+    advance: Advance,
+    options: Options,
 ) -> Recording:
     """Episodes by one program."""
     atlas = load_atlas()
@@ -122,7 +151,7 @@ def _play_part(
     # All of one length, for one program: the last may go too far.
     length = -(-steps // -(-steps // CHUNK))
     for done in range(0, steps, length):
-        players, notes = _play_chunk(policy, length, atlas, players, keys)
+        players, notes = _play_chunk(policy, length, options, atlas, players, keys)
         chunks.append(notes)
         jax.block_until_ready(players.reward)
         advance(min(length, steps - done) * len(scenarios))
@@ -140,25 +169,30 @@ def _start(policy: Policy, states: State) -> Player:
     return Player(states, memories, zeros, zeros.astype(jnp.int32))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _play_chunk(policy: Policy, steps: int, atlas: Atlas, players: Player, keys: jax.Array) -> tuple:
-    act = jax.vmap(functools.partial(_act, policy, atlas))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _play_chunk(
+    policy: Policy, steps: int, options: Options, atlas: Atlas, players: Player, keys: jax.Array
+) -> tuple:
+    act = jax.vmap(functools.partial(_act, policy, options, atlas))
+    move = functools.partial(
+        rules.advance, substeps=options.substeps, floating_objects=options.good_visibility
+    )
 
     def step(players: Player, _: None) -> tuple:
         actions, memories = act(players, keys)
         controls = jnp.asarray(ACTIONS, jnp.float32)[actions]
-        result = jax.vmap(rules.advance)(players.state, controls)
+        result = jax.vmap(move)(players.state, controls)
         players = Player(result.state, memories, result.reward, actions)
         return players, _note(players)
 
     return jax.lax.scan(step, players, length=steps)
 
 
-def _act(policy: Policy, atlas: Atlas, player: Player, key: jax.Array) -> tuple:
+def _act(policy: Policy, options: Options, atlas: Atlas, player: Player, key: jax.Array) -> tuple:
     state, memory, reward, action = player
     key = jax.random.fold_in(key, state.step)
     if getattr(policy, "sees_pictures", False):
-        image = render_state(make_view(Options()), atlas, state)
+        image = draw_image(options, atlas, state)
         return policy.act(memory, Sight(image, reward, action, state.step == 0), key)
     return policy.act(memory, state, key)
 
@@ -171,12 +205,17 @@ def _note(players: Player) -> tuple:
 
 
 def play_mujoco(
-    policy: Policy, scenarios: Sequence[Scenario], steps: int, keys: jax.Array, advance: Advance
+    policy: Policy,
+    scenarios: Sequence[Scenario],
+    steps: int,
+    keys: jax.Array,
+    advance: Advance,
+    options: Options,
 ) -> Recording:
     """One episode after another in the reference."""
     from memory_maze.reference.engine import MujocoEngine
 
-    engine = MujocoEngine(scenarios[0].grid, Options())
+    engine = MujocoEngine(scenarios[0].grid, options)
     start, act = jax.jit(policy.start), jax.jit(functools.partial(_act_as, policy))
     count = len(scenarios)
     actions, rewards = np.zeros((count, steps), np.uint8), np.zeros((count, steps), np.float32)
@@ -184,11 +223,12 @@ def play_mujoco(
     try:
         for index, scenario in enumerate(scenarios):
             engine.reset(scenario)
+            sense = functools.partial(_sense, policy, options, Observer(scenario), engine)
             state, reward, action = begin_scenario(scenario), 0.0, 0
             memory = start(state)
             targets[index, 0], poses[index, 0] = engine.target, engine.state[0][:4]
             for step in range(steps):
-                choice, memory = act(memory, state, _sense(policy, engine, reward, action), keys[index], step)
+                choice, memory = act(memory, state, sense(reward, action), keys[index], step)
                 action = int(choice)
                 reward = engine.step(ACTIONS[action])
                 actions[index, step], rewards[index, step] = action, reward
@@ -201,11 +241,13 @@ def play_mujoco(
     return Recording(actions, rewards, targets, poses)
 
 
-def _sense(policy: Policy, engine: Any, reward: float, action: int) -> Any:
+def _sense(
+    policy: Policy, options: Options, observer: Observer, engine: Any, reward: float, action: int
+) -> Any:
     """What the policy needs of the reference's present state."""
     if getattr(policy, "sees_pictures", False):
         image = engine.image()
-        draw_border(image, COLORS[engine.scenario.colors[engine.target]])
+        finish_image(image, options, observer, (engine.position, engine.axes), engine.target)
         return image, np.float32(reward), np.int32(action)
     return np.concatenate(engine.state).astype(np.float32), np.int32(engine.target)
 

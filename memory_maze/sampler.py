@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from memory_maze.maze import Layout, LayoutGenerator, Settings
+from memory_maze.options import Options
 from memory_maze.scenario import (
     CELL_METRES,
     TEXTURE_BLOCKS,
@@ -128,6 +129,16 @@ class Sampler:
         for centre, radius in spheres:
             lengths = np.minimum(lengths, _ray_sphere((x, y, _RAY_HEIGHT), rays, centre, radius))
         return int(np.argmax(lengths))
+
+
+def make_sampler(task: Task, seed: int | None, options: Options) -> Sampler:
+    """The sampler of a variant."""
+    return Sampler(
+        task,
+        seed,
+        randomize_colors=options.randomize_colors,
+        objects_on_floor=not options.good_visibility,
+    )
 
 
 def settings_of(task: Task) -> Settings:

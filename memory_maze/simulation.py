@@ -14,12 +14,11 @@ from memory_maze.observation import (
     Observer,
     check_minimap,
     draw_border,
-    draw_minimap,
-    mark_path,
+    draw_path,
     observation_arrays,
 )
 from memory_maze.options import ACTION_NAMES, ACTIONS, Options, check_resolution
-from memory_maze.sampler import Sampler
+from memory_maze.sampler import Sampler, make_sampler
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task, get_task
 
@@ -174,12 +173,7 @@ class Simulation:
         self._engine.close()
 
     def _make_sampler(self, seed: int | None) -> Sampler:
-        return Sampler(
-            self.task,
-            seed,
-            randomize_colors=self.options.randomize_colors,
-            objects_on_floor=not self.options.good_visibility,
-        )
+        return make_sampler(self.task, seed, self.options)
 
     def _load(self, scenario: Scenario | str | os.PathLike[str]) -> Scenario:
         if isinstance(scenario, str | os.PathLike):
@@ -224,10 +218,7 @@ class Simulation:
         if options.global_observables:
             observation |= self._observer.observe(engine.position, engine.axes, engine.target)
         if options.show_path:
-            layout = observation["maze_layout"]
-            start, finish = observation["agent_pos"], observation["target_pos"]
-            mark_path(layout, (int(start[0]), int(start[1])), (int(finish[0]), int(finish[1])))
-            draw_minimap(image, layout, start, observation["agent_dir"])
+            draw_path(image, observation)
         return image if options.image_only_obs else observation
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from memory_maze.hints import did_you_mean
+
 if TYPE_CHECKING:
     import dm_env
 
@@ -99,7 +101,7 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
     if isinstance(task, str):
         if task not in TASKS:
             raise ValueError(
-                f"no task {task!r}: the tasks are {', '.join(TASKS)}; "
+                f"no task {task!r}: {did_you_mean(task, TASKS)}; "
                 "for another size pass memory_maze.make_task(size, objects)"
             )
         task = TASKS[task]
@@ -108,14 +110,17 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
     return task if seconds is None else dataclasses.replace(task, seconds=seconds)
 
 
-def parse_task(name: str, objects: int | None = None) -> Task:
-    """The task of a name: a published one, or any odd size like "7x7", with other objects if given."""
+def parse_task(name: str, objects: int | None = None, seconds: float | None = None) -> Task:
+    """The task of a name, as all commands understand it: a published one, or any odd size like "7x7".
+
+    Other objects and another length if they are given; sizes that are not published have 3 objects.
+    """
     size, _, again = name.partition("x")
-    if objects is None and name in TASKS:
-        return TASKS[name]
     if not size.isdecimal() or size != again:
-        return get_task(name)  # which knows what to say
-    return make_task(int(size), objects=3 if objects is None else objects)
+        raise ValueError(f"no task {name!r}: {did_you_mean(name, TASKS, ', and any odd size like 7x7')}")
+    if objects is None:
+        objects = TASKS[name].objects if name in TASKS else 3
+    return make_task(int(size), objects, seconds)
 
 
 def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":

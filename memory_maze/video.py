@@ -9,6 +9,7 @@ import numpy as np
 
 from memory_maze.extras import missing
 from memory_maze.files import replacing
+from memory_maze.options import DEFAULT, Options
 from memory_maze.scenario import Scenario
 
 FPS = 12  # three times as fast as the benchmark's own clock
@@ -50,7 +51,9 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
                 writer.append_data(frame)
 
 
-def write_episode(path: Path, scenario: Scenario, recording: Any, engine: str, name: str) -> None:
+def write_episode(
+    path: Path, scenario: Scenario, recording: Any, engine: str, name: str, options: Options = DEFAULT
+) -> None:
     """Writes a video of the first episode of a `Recording` as the agent saw it.
 
     Pictures are drawn from where it was, by the engine that recorded it, and so are those that it saw.
@@ -62,7 +65,7 @@ def write_episode(path: Path, scenario: Scenario, recording: Any, engine: str, n
     # Pictures show no rewards, and scenes do not hold those of every rule.
     scene = from_recording([scenario], [UNKNOWN_SEED], first._replace(rewards=0 * first.rewards))
     times = np.arange(scene.length)[None]
-    pictures = Reader(scene, engine).read(np.zeros_like(times), times, ("image",))["image"][0]
+    pictures = Reader(scene, engine, options).read(np.zeros_like(times), times, ("image",))["image"][0]
     write_video(path, draw_episode(np.asarray(pictures), first.rewards[0], name), FPS)
 
 
@@ -70,7 +73,7 @@ def draw_episode(pictures: np.ndarray, rewards: np.ndarray, name: str) -> Iterat
     """What an agent saw, enlarged, with the step and the score below.
 
     Args:
-        pictures: (S + 1, 64, 64, 3) uint8.
+        pictures: (S + 1, R, R, 3) uint8.
         rewards: (S,) of the S actions.
         name: Of the agent.
     """

@@ -5,6 +5,7 @@ import importlib.util
 from pathlib import Path
 from typing import Literal
 
+from memory_maze.commands.environment import DEFAULT, Environment
 from memory_maze.extras import missing
 
 
@@ -16,14 +17,12 @@ class Command:
     """Folder for the data set."""
     task: str = "9x9"
     """Which task, or any odd size like 7x7."""
-    objects: int | None = None
-    """Objects in each maze, 1 to 6; by default those of the task, and 3 in other sizes."""
     episodes: int = 30_000
     """How many trajectories, each in a maze of its own."""
     evaluation: int | None = None
     """How many of them are the split eval, in layouts that train has not; by default one in thirty."""
-    steps: int = 1000
-    """Actions in each."""
+    steps: int | None = None
+    """Actions in each; by default as many as --seconds take, or 1000."""
     policy: str = "explorer"
     """explorer, oracle, random, a trained agent (its name, or the folder of a run), or your own as
     module:name."""
@@ -37,24 +36,29 @@ class Command:
     """Trajectories that are made together; what is lost at most when it is killed. Few go to more workers."""
     ray: str | None = None
     """Address of a Ray cluster to spread the work over, or "auto"; needs the extra [ray]."""
+    environment: Environment = DEFAULT
 
     def run(self) -> None:
         from rich.console import Console
 
         from memory_maze.data.collection import make_manifest
         from memory_maze.data.progress import run_collection
-        from memory_maze.tasks import parse_task
 
+        task, options = self.environment.task(self.task), self.environment.parse()
+        if self.steps is not None and self.environment.seconds is not None:
+            raise ValueError("give --steps or --seconds, not both: each says how long a trajectory is")
+        steps = 1000 if self.environment.seconds is None else task.episode_steps(options.control_freq)
         manifest = make_manifest(
-            parse_task(self.task, self.objects),
+            task,
             self.episodes,
-            steps=self.steps,
+            steps=steps if self.steps is None else self.steps,
             policy=self.policy,
             format=self.format,
             engine=self.engine,
             seed=self.seed,
             evaluation=self.evaluation,
             shard=self.shard,
+            options=options,
         )
         if self.ray is not None and importlib.util.find_spec("ray") is None:
             raise missing("this needs ray", "ray", "ray")

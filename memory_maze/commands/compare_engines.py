@@ -9,7 +9,7 @@ from rich.console import Console
 from memory_maze.extras import missing
 from memory_maze.files import check_writable
 from memory_maze.sampler import check_seed
-from memory_maze.tasks import TASKS, get_task
+from memory_maze.tasks import TASKS, parse_task
 
 console = Console()
 
@@ -35,7 +35,7 @@ class Command:
         check_seed(self.seed)
         check_writable(self.out / "figures.json")
         for task in self.tasks:
-            get_task(task)
+            parse_task(task)
         effort = comparison.QUICK if self.quick else comparison.FULL
         report = comparison.write_report(self.out, self.tasks, effort, self.seed)
         console.print(comparison.statistics_table(report))

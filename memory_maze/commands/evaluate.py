@@ -11,8 +11,9 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
+from memory_maze.commands.environment import DEFAULT, Environment
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import Task, parse_task
+from memory_maze.tasks import Task
 
 console = Console()
 _BARS = "▁▂▃▄▅▆▇█"
@@ -41,12 +42,14 @@ class Command:
     """File for the figures."""
     video: Path | None = None
     """File for a video (.mp4) of the first episode as the agent saw it; needs the extra [video]."""
+    environment: Environment = DEFAULT
 
     def run(self) -> None:
         from memory_maze.files import check_writable, replacing
         from memory_maze.machine import short_name
         from memory_maze.policies import agent_task, find_agent, load_policy
         from memory_maze.policies.forgetful import Forgetful
+        from memory_maze.rollout import check_agent
 
         if self.video is not None:
             _check_video(self.video)
@@ -55,7 +58,9 @@ class Command:
                 check_writable(file)
         folder = find_agent(self.policy)
         own = None if folder is None else agent_task(folder)
-        task = parse_task(self.task or own or "9x9")
+        task = self.environment.task(self.task or own or "9x9")
+        options = self.environment.parse()
+        check_agent(self.policy, options)
         # Before they are read, as a run that goes on may write others meanwhile.
         weights = None if folder is None else _hash(folder)
         policy, name = load_policy(self.policy), short_name(self.policy)
@@ -71,6 +76,7 @@ class Command:
             seed=self.seed,
             held_out=self.held_out or None,
             video=self.video,
+            options=options,
         )
         if self.video is not None:
             console.print(f"written: {self.video}", soft_wrap=True)
@@ -92,24 +98,28 @@ def evaluate_shown(
 
     from memory_maze.evaluate import describe_few_layouts, evaluate
     from memory_maze.machine import describe_origin
+    from memory_maze.options import Options
     from memory_maze.rollout import Recording
+    from memory_maze.variants import name_task
     from memory_maze.video import write_episode
 
     engine = settings.setdefault("engine", "jax")
+    options = settings.setdefault("options", Options())
+    where, steps = name_task(task, options), task.episode_steps(options.control_freq)
 
     def film(scenarios: list[Scenario], recording: Recording) -> None:
         if video is not None:
-            write_episode(video, scenarios[0], recording, engine, name)
+            write_episode(video, scenarios[0], recording, engine, name, options)
 
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task(f"{name} in {task.name}", total=episodes * task.episode_steps())
+        bar = progress.add_task(f"{name} in {where}", total=episodes * steps)
         advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
         report = evaluate(policy, task, episodes, advance=advance, watch=film, **settings)
     spread = describe_interval(report["interval_95"])
-    where = " that no agent is trained in" if report["held_out"] else ""
+    unseen = " that no agent is trained in" if report["held_out"] else ""
     console.print(
-        f"{name} in {task.name} on {engine}: {report['mean']:.2f}{spread}, {episodes} episodes in "
-        f"{report['layouts']} different layouts{where}",
+        f"{name} in {where} on {engine}: {report['mean']:.2f}{spread}, {episodes} episodes in "
+        f"{report['layouts']} different layouts{unseen}",
         soft_wrap=True,
     )
     if few := describe_few_layouts(report):
@@ -161,7 +171,7 @@ def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
     if hash_weights(folder) != report["weights"]:
         console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)
         return
-    if report["task"] != own:
+    if report["task"] != own or report.keys() & {"task_settings", "options"}:
         console.print(f"{folder / RESULT} stays as it is: the agent was trained in {own}", soft_wrap=True)
         return
     try:

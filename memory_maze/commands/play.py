@@ -8,7 +8,8 @@ from typing import Literal
 
 from rich.console import Console
 
-from memory_maze.tasks import PACE, parse_task
+from memory_maze.commands.environment import DEFAULT, Environment
+from memory_maze.tasks import PACE
 
 console = Console()
 
@@ -37,13 +38,14 @@ class Command:
     """Record the episodes as practice, which is not counted."""
     episodes: int | None = None
     """End after so many episodes; by default when you quit."""
+    environment: Environment = DEFAULT
 
     def run(self) -> None:
         from memory_maze.play.sitting import Settings
         from memory_maze.play.window import play
 
         settings = Settings(
-            task=parse_task(self.task),
+            task=self.environment.task(self.task),
             player=_login_name() if self.player is None else self.player,
             seed=self.seed,
             pace=self.pace,
@@ -52,6 +54,7 @@ class Command:
             resolution=self.resolution,
             practice=self.practice,
             episodes=self.episodes,
+            options=self.environment.parse(),
         )
         _check_folder(self.out)
         say = lambda text: console.print(text, soft_wrap=True, highlight=False, markup=False)  # noqa: E731

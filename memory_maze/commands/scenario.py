@@ -10,7 +10,7 @@ from rich.console import Console
 from memory_maze.limits import check_between
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import get_task
+from memory_maze.tasks import parse_task
 
 console = Console()
 MAX_EPISODE = 10_000  # those before are drawn too
@@ -36,7 +36,7 @@ class Command:
             scenario = Scenario.load(self.read)
         else:
             check_between(0, MAX_EPISODE, episode=self.episode)
-            sampler = Sampler(get_task(self.task), self.seed)
+            sampler = Sampler(parse_task(self.task), self.seed)
             for _ in range(self.episode + 1):
                 scenario = sampler.sample()
         print(scenario.to_text())

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
+from memory_maze.commands.environment import DEFAULT, Environment
+
 console = Console()
 
 
@@ -40,6 +42,7 @@ class Command:
     """What agents play on; MuJoCo needs the extra [mujoco]."""
     data: str | None = None
     """The data set that a probing run answers about."""
+    environment: Environment = DEFAULT
 
     def run(self) -> None:
         from rich.progress import Progress
@@ -88,7 +91,16 @@ class Command:
 
         numbers = [end for end in ends if end is not None]
         steps = max(numbers) if len(numbers) == len(ends) else None
-        return Settings(self.task, self.seed, self.engine, steps=steps and max(steps, 1), data=self.data)
+        return Settings(
+            self.task,
+            self.seed,
+            self.engine,
+            steps=steps and max(steps, 1),
+            data=self.data,
+            objects=self.environment.objects,
+            seconds=self.environment.seconds,
+            options=self.environment.parse(),
+        )
 
 
 def _load(progress: Any, entry: Any) -> Any:

@@ -10,7 +10,7 @@ from memory_maze.compare.record import Job, Record, draw_scenarios
 from memory_maze.files import replacing
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import TASKS
+from memory_maze.tasks import parse_task
 
 DIFFERENCE = 8  # times as bright
 _MAP = 384
@@ -69,7 +69,7 @@ def draw_walk(job: Job, record: Record, walk: replay.Outcome, rank: int) -> Cell
     scenario = draw_scenarios(job)[run]
     options = Options(top_camera=True, camera_resolution=_MAP)
     state = record.before[run, 0]
-    image = Image.fromarray(replay.draw_reference(TASKS[job.task], options, [(scenario, state)])[0])
+    image = Image.fromarray(replay.draw_reference(parse_task(job.task), options, [(scenario, state)])[0])
     pen = ImageDraw.Draw(image)
     ways = (replay.reference_places(record)[run], replay.own_places(record, walk)[run])
     for way, color, width in zip(ways, (_MUJOCO, _JAX), (5, 2), strict=True):

@@ -24,7 +24,7 @@ from memory_maze.reference import mujoco  # which says how to install it
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import CELL_METRES, WALL, Scenario, cell_to_world
-from memory_maze.tasks import TASKS
+from memory_maze.tasks import parse_task
 
 # Uniform noise; mostly forward, held for a while; to the target; from all around objects, one action each.
 POLICIES = ("random", "forward", "pilot", "near")
@@ -124,7 +124,7 @@ class Witness(MujocoEngine):
 
 def draw_run(job: Job, run: int) -> tuple[Scenario, np.random.RandomState]:
     """The maze of a run, and what its actions are drawn from."""
-    task, policy = TASKS[job.task], POLICIES.index(job.policy)
+    task, policy = parse_task(job.task), POLICIES.index(job.policy)
     entropy = [job.seed, task.size, policy, int(job.good_visibility), run]
     maze_seed, action_seed = np.random.SeedSequence(entropy).generate_state(2)
     sampler = Sampler(task, int(maze_seed), objects_on_floor=not job.good_visibility)
@@ -151,7 +151,7 @@ def _hold(rng: np.random.RandomState) -> Iterator[int]:
 
 def record(job: Job) -> Record:
     """Plays the runs of a job."""
-    task = TASKS[job.task]
+    task = parse_task(job.task)
     engine = Witness(task.grid, Options(good_visibility=job.good_visibility))
     rows = []
     for run in range(job.first, job.first + job.runs):

@@ -18,7 +18,7 @@ from memory_maze.engine.env import Env
 from memory_maze.engine.types import Body, State
 from memory_maze.options import ACTIONS, Options
 from memory_maze.scenario import CELL_METRES, Scenario, cell_to_world
-from memory_maze.tasks import TASKS, Task
+from memory_maze.tasks import Task, parse_task
 
 # One program for each size: all records are cut to this many runs and actions.
 LANES, STEPS = 100, 100
@@ -168,7 +168,7 @@ def gaps(job: Job, record: Record, apart: np.ndarray) -> list[float]:
     """How narrowly MuJoCo decided where the engines differ, in metres; negative is a touch."""
     scenarios = draw_scenarios(job)
     options = Options(good_visibility=job.good_visibility)
-    engine, found = Witness(TASKS[job.task].grid, options), []
+    engine, found = Witness(parse_task(job.task).grid, options), []
     for run, t, index in apart:
         engine.reset(scenarios[run])
         control = ACTIONS[record.actions[run, t]]

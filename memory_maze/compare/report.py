@@ -16,7 +16,7 @@ from memory_maze.engine.programs import cache_programs
 from memory_maze.files import replacing
 from memory_maze.options import Options
 from memory_maze.scenario import COLORS
-from memory_maze.tasks import TASKS
+from memory_maze.tasks import parse_task
 
 VIEWS = {
     "HD": Options(camera_resolution=256),
@@ -126,7 +126,7 @@ class Study:
     """All that is compared on one task, record by record."""
 
     def __init__(self, task: str, effort: Effort, seed: int, tick) -> None:
-        self.task, self.effort, self.seed, self.tick = TASKS[task], effort, seed, tick
+        self.task, self.effort, self.seed, self.tick = parse_task(task), effort, seed, tick
         self.engine = replay.Engine(task)
         self.figures: dict[str, Any] = {}
         self._walks: dict[str, tuple[Job, Record, Any]] = {}

@@ -30,18 +30,21 @@ from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.engine.programs import cache_programs
 from memory_maze.files import LOCK, is_temporary, replacing, sole_writer
 from memory_maze.limits import check_between
+from memory_maze.options import DEFAULT, Options
 from memory_maze.policies import Policy, load_policy
 from memory_maze.processors import num_cores
-from memory_maze.rollout import ENGINES, Advance, play
+from memory_maze.rollout import ENGINES, Advance, check_agent, play
 from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
-from memory_maze.tasks import CONTROL_FREQ, MAX_SECONDS, Task, get_task
+from memory_maze.tasks import MAX_SECONDS, Task, parse_task
+from memory_maze.variants import check_playable, read_options, record_options
 from memory_maze.workers import calling
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.
 SHARDS = {("scenes", "jax"): 1000, ("npz", "jax"): 100, ("scenes", "mujoco"): 20, ("npz", "mujoco"): 20}
 _CHUNK = 64  # mazes that a process draws at a time
+SLOWEST = 2.0  # actions a second
 GPU_SHARD = 8000  # scenes at most: a GPU plays thousands nearly as fast as hundreds
 
 Note = Callable[[Shard, bool], None]  # called with a complete shard, and whether it was made now
@@ -60,6 +63,7 @@ def make_manifest(
     seed: int = 0,
     evaluation: int | None = None,
     shard: int | None = None,
+    options: Options = DEFAULT,
 ) -> Manifest:
     """What is to be collected; see `memory-maze collect --help`."""
     if format not in FORMATS:
@@ -68,7 +72,14 @@ def make_manifest(
         raise ValueError(f"no engine {engine!r}: there are {' and '.join(ENGINES)}")
     check_seed(seed)
     evaluation = round(episodes / EVALUATION_SHARE) if evaluation is None else evaluation
-    check_between(1, MAX_SECONDS * CONTROL_FREQ, steps=steps)
+    check_between(1, MAX_SECONDS * options.control_freq, steps=steps)
+    check_playable(task, options)
+    check_agent(policy, options)
+    if options.control_freq < SLOWEST:
+        raise ValueError(
+            f"control_freq must be at least {SLOWEST:g} in data sets, whose places may not jump by a cell: "
+            f"got {options.control_freq:g}"
+        )
     if not 1 <= episodes <= SEED_STRIDE or not 0 <= evaluation <= episodes:
         raise ValueError(
             f"{episodes} episodes, {evaluation} of them for evaluation: "
@@ -78,7 +89,7 @@ def make_manifest(
         raise ValueError(f"a shard has at least one episode: got {shard}")
     return Manifest(
         format=format,
-        task=dataclasses.replace(task, seconds=steps / CONTROL_FREQ),
+        task=dataclasses.replace(task, seconds=steps / options.control_freq),
         episodes=episodes,
         evaluation=evaluation,
         steps=steps,
@@ -87,6 +98,7 @@ def make_manifest(
         seed=seed,
         shard=shard or choose_shard(format, engine, episodes - evaluation),
         made_with=describe_maker(engine),
+        options=options,
     )
 
 
@@ -107,7 +119,8 @@ def describe_maker(engine: str) -> dict[str, str]:
 
 def collect(out: str | Path, task: str | Task = "9x9", episodes: int = 30_000, **settings: Any) -> None:
     """Collects a data set into a folder, or finishes one; settings are those of `make_manifest`."""
-    make_missing(Path(out), make_manifest(get_task(task), episodes, **settings))
+    task = parse_task(task) if isinstance(task, str) else task
+    make_missing(Path(out), make_manifest(task, episodes, **settings))
 
 
 def make_missing(
@@ -182,7 +195,7 @@ def _check_folder(out: Path, manifest: Manifest) -> None:
         if others:
             raise DataError(f"{out}: there is {others[0]} in it already: choose an empty folder")
         return
-    old, new = dataclasses.asdict(before), dataclasses.asdict(manifest)
+    old, new = ({"options": {}} | one.to_dict() for one in (before, manifest))
     for key in old:
         if old[key] != new[key]:
             raise DataError(
@@ -201,7 +214,10 @@ def draw_scenarios(manifest: Manifest, shard: Shard) -> Drawn:
     in the banks that agents train on.
     """
     held_out = shard.split == "eval"
-    pairs = [draw_scenario(manifest.task, manifest.seed + number, held_out) for number in shard.episodes]
+    pairs = [
+        draw_scenario(manifest.task, manifest.seed + number, held_out, manifest.options)
+        for number in shard.episodes
+    ]
     return [seed for seed, _ in pairs], [scenario for _, scenario in pairs]
 
 
@@ -225,7 +241,12 @@ def _drawing(manifest: Manifest, shards: list[Shard]) -> Generator[Callable[[Sha
     if workers < 2:
         yield lambda shard: draw_scenarios(manifest, shard)
         return
-    job = {"task": dataclasses.asdict(manifest.task), "seed": manifest.seed, "chunks": chunks}
+    job = {
+        "task": dataclasses.asdict(manifest.task),
+        "options": record_options(manifest.options),
+        "seed": manifest.seed,
+        "chunks": chunks,
+    }
     with calling("memory_maze.data.collection:draw_chunk", job, workers) as messages:
         drawn = (pair for message in messages for pair in json.loads(message))
 
@@ -238,9 +259,9 @@ def _drawing(manifest: Manifest, shards: list[Shard]) -> Generator[Callable[[Sha
 
 def draw_chunk(job: dict[str, Any], index: int) -> bytes:
     """What a worker draws: seeds and mazes, as JSON."""
-    task, chunks = Task(**job["task"]), job["chunks"]
+    task, options, chunks = Task(**job["task"]), read_options(job["options"]), job["chunks"]
     wanted = chunks[index] if index < len(chunks) else ()
-    drawn = [draw_scenario(task, job["seed"] + number, split == "eval") for number, split in wanted]
+    drawn = [draw_scenario(task, job["seed"] + number, split == "eval", options) for number, split in wanted]
     return json.dumps([(seed, scenario.to_dict()) for seed, scenario in drawn]).encode()
 
 
@@ -260,6 +281,7 @@ def make_shard(
         engine=manifest.engine,
         seed=manifest.seed,
         episodes=shard.episodes,
+        options=manifest.options,
         advance=advance,
     )
     scenes = scenes_module.from_recording(scenarios, seeds, recording)
@@ -267,7 +289,7 @@ def make_shard(
         yield shard.file, scenes_module.to_bytes(scenes)
         return
     names = manifest.trajectory_files(shard)
-    yield from zip(names, pack_trajectories(scenes, manifest.engine), strict=True)
+    yield from zip(names, pack_trajectories(scenes, manifest.engine, manifest.options), strict=True)
     yield shard.file, record_seeds(names, seeds)
 
 
@@ -276,9 +298,9 @@ def record_seeds(names: list[str], seeds: list[int]) -> bytes:
     return (json.dumps({"seeds": dict(zip(names, seeds, strict=True))}, indent=1) + "\n").encode()
 
 
-def pack_trajectories(scenes: Scenes, engine: str) -> Iterator[bytes]:
+def pack_trajectories(scenes: Scenes, engine: str, options: Options = DEFAULT) -> Iterator[bytes]:
     """The NPZ files of scenes, one after another, packed by all cores."""
-    reader = Reader(scenes, engine)
+    reader = Reader(scenes, engine, options)
     times = np.arange(scenes.length)[None]
     cores = num_cores()
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:

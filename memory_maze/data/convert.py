@@ -32,6 +32,7 @@ from memory_maze.engine.textures import load_atlas
 from memory_maze.observation import bit_rows
 from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, find_rooms
 from memory_maze.tasks import CONTROL_FREQ, make_task
+from memory_maze.variants import name_options, record_options
 
 REST = -0.000367  # metres: the height of a ball that stands
 BLOCKS = 9
@@ -63,7 +64,7 @@ def convert_shard(dataset: Dataset, manifest: Manifest, shard: Shard) -> Iterato
     assert dataset.scenes is not None
     scenes = jax.tree.map(lambda array: array[indices], dataset.scenes)
     names = manifest.trajectory_files(shard)
-    yield from zip(names, pack_trajectories(scenes, manifest.engine), strict=True)
+    yield from zip(names, pack_trajectories(scenes, manifest.engine, manifest.options), strict=True)
     yield shard.file, record_seeds(names, scenes.seeds.tolist())
 
 
@@ -80,6 +81,11 @@ def plan(dataset: Dataset, format: str) -> Manifest:
     before = dataset.manifest
     if before is not None and format == "npz":
         return dataclasses.replace(before, format=format, shard=SHARDS[format, before.engine])
+    if record_options(dataset.options):
+        raise DataError(
+            f"{dataset.path}: it is of the variant {name_options(dataset.options)}, whose pictures are not "
+            "those that walls are found in: collect it as scenes, or keep the NPZ files"
+        )
     manifest = before or Manifest(
         format="npz",
         task=make_task(dataset.size, objects=dataset.objects, seconds=steps / CONTROL_FREQ),

@@ -20,6 +20,7 @@ from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
 from memory_maze.files import explain
+from memory_maze.options import DEFAULT
 from memory_maze.processors import memory_bytes
 
 Arrays = Literal["numpy", "jax", "dlpack"]
@@ -80,7 +81,8 @@ def _load_shards(path: Path, manifest: Manifest, shards: list[Shard], engine: st
     for shard in shards:
         seeds |= read_record(path / shard.file, manifest.trajectory_files(shard))
     members = [Member(path / name) for name in seeds]
-    return Dataset(path, Files(members), manifest, evaluation=evaluation, seeds=[*seeds.values()])
+    files = Files(members, resolution=manifest.options.camera_resolution)
+    return Dataset(path, files, manifest, evaluation=evaluation, seeds=[*seeds.values()])
 
 
 def _check_memory(path: Path, shards: list[Shard]) -> None:
@@ -140,8 +142,12 @@ class Dataset:
         """How many trajectories, the last ones, are for evaluation."""
         self.scenes = source if isinstance(source, Scenes) else None
         """The scenes, all in memory; None for NPZ files."""
+        self.options = manifest.options if manifest else DEFAULT
+        """Of the variant that was played, as far as it is known."""
         self._kept: tuple[int, Files] | None = None
-        self._source: Reader | Files = source if isinstance(source, Files) else Reader(source, engine)
+        self._source: Reader | Files = (
+            source if isinstance(source, Files) else Reader(source, engine, self.options)
+        )
         if isinstance(source, Scenes):
             self.lengths = np.full(len(source), source.length)
             self.size, self.objects = source.size, source.objects.shape[1]

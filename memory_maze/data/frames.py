@@ -11,23 +11,30 @@ import numpy as np
 
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
-from memory_maze.engine.env import make_view, render_state
+from memory_maze.engine.env import draw_image
 from memory_maze.engine.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State
-from memory_maze.observation import draw_border, to_cells
-from memory_maze.options import ACTIONS, Options
+from memory_maze.observation import Observer, finish_image, to_cells
+from memory_maze.options import ACTIONS, DEFAULT, Options
 from memory_maze.processors import num_cores
 from memory_maze.scenario import CELL_METRES, COLORS
 
-VIEW = make_view(Options())
 FEW = 128  # frames that are not worth dividing
 
 
-@functools.partial(jax.jit, static_argnames="keys")
+@functools.partial(jax.jit, static_argnames=("keys", "options"))
 def read_frames(
-    scenes: Scenes, atlas: Atlas, trajectories: jax.Array, times: jax.Array, keys: tuple[str, ...]
+    scenes: Scenes,
+    atlas: Atlas,
+    trajectories: jax.Array,
+    times: jax.Array,
+    keys: tuple[str, ...],
+    options: Options = DEFAULT,
 ) -> dict[str, jax.Array]:
-    """The arrays of `keys` for any elements of any trajectories: two (B, T) int32 arrays name them."""
+    """The arrays of `keys` for any elements of any trajectories: two (B, T) int32 arrays name them.
+
+    Pictures are those of the variant with these options.
+    """
     size = scenes.walls.shape[1]
     take = lambda array, times=times: array[trajectories, times]  # noqa: E731
     pose = take(scenes.poses)
@@ -44,7 +51,7 @@ def read_frames(
     of_target = lambda array: jnp.take_along_axis(array, target[..., None, None], axis=-2)[..., 0, :]  # noqa: E731
     color = jnp.take_along_axis(scenes.colors[trajectories].astype(jnp.int32), target[..., None], axis=-1)
     makers = {
-        "image": lambda: _draw(scenes, atlas, trajectories, times),
+        "image": lambda: _draw(scenes, atlas, trajectories, times, options),
         "action": lambda: jax.nn.one_hot(take(scenes.actions, before), len(ACTIONS)) * moved[..., None],
         "reward": lambda: take(scenes.rewards, before) * moved,
         "maze_layout": lambda: (
@@ -62,11 +69,13 @@ def read_frames(
     return made | ({RESET: ~moved} if RESET in keys else {})
 
 
-def _draw(scenes: Scenes, atlas: Atlas, trajectories: jax.Array, times: jax.Array) -> jax.Array:
+def _draw(
+    scenes: Scenes, atlas: Atlas, trajectories: jax.Array, times: jax.Array, options: Options
+) -> jax.Array:
     """(B, T, R, R, 3) uint8."""
     shape = trajectories.shape
     states = _states(scenes, trajectories.reshape(-1), times.reshape(-1))
-    images = jax.vmap(functools.partial(render_state, VIEW, atlas))(states)
+    images = jax.vmap(functools.partial(draw_image, options, atlas))(states)
     return images.reshape(*shape, *images.shape[1:])
 
 
@@ -102,12 +111,14 @@ class Reader:
     Args:
         scenes: What to read from; a copy of it is put on the device.
         engine: What draws: "jax", or "mujoco" for scenes that it recorded.
+        options: The variant that they were recorded in.
     """
 
-    def __init__(self, scenes: Scenes, engine: str = "jax") -> None:
+    def __init__(self, scenes: Scenes, engine: str = "jax", options: Options = DEFAULT) -> None:
         self._scenes = jax.device_put(dataclasses.replace(scenes, poses=scenes.poses.astype(np.float32)))
         self._atlas = load_atlas()
-        self._reference = ReferencePictures(scenes) if engine == "mujoco" else None
+        self._options = options
+        self._reference = ReferencePictures(scenes, options) if engine == "mujoco" else None
         # One program draws with one core.
         self._cores = num_cores() if jax.default_backend() == "cpu" else 1
         self._pool = concurrent.futures.ThreadPoolExecutor(self._cores)
@@ -117,15 +128,15 @@ class Reader:
         trajectories, times = np.asarray(trajectories, np.int32), np.asarray(times, np.int32)
         parts = min(self._cores, times.size // FEW)
         if "image" not in keys or (self._reference is None and parts < 2):
-            return read_frames(self._scenes, self._atlas, trajectories, times, keys)
+            return self._read(trajectories, times, keys)
         others = tuple(key for key in keys if key != "image")
-        arrays = read_frames(self._scenes, self._atlas, trajectories, times, others)
+        arrays = self._read(trajectories, times, others)
         if self._reference is not None:
             return arrays | {"image": jnp.asarray(self._reference.draw(trajectories, times))}
         return arrays | {"image": jnp.asarray(self._draw_in_parts(trajectories, times, parts))}
 
     def _draw_in_parts(self, trajectories: np.ndarray, times: np.ndarray, parts: int) -> np.ndarray:
-        """(B, T, 64, 64, 3) uint8, in as many parts of one size at once."""
+        """(B, T, R, R, 3) uint8, in as many parts of one size at once."""
         length = -(-times.size // parts)
         pieces = np.stack([np.resize(array, parts * length) for array in (trajectories, times)])
         images = self._pool.map(self._draw_part, *pieces.reshape(2, parts, 1, length))
@@ -133,23 +144,28 @@ class Reader:
         return joined[: times.size].reshape(*times.shape, *joined.shape[1:])
 
     def _draw_part(self, trajectories: np.ndarray, times: np.ndarray) -> np.ndarray:
-        arrays = read_frames(self._scenes, self._atlas, trajectories, times, ("image",))
-        return np.asarray(arrays["image"][0])
+        return np.asarray(self._read(trajectories, times, ("image",))["image"][0])
+
+    def _read(self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...]) -> dict[str, Any]:
+        # Options matter for pictures alone: without them one program serves all variants.
+        options = self._options if "image" in keys else DEFAULT
+        return read_frames(self._scenes, self._atlas, trajectories, times, keys, options)
 
 
 class ReferencePictures:
     """Pictures of scenes as MuJoCo draws them: some hundreds a second."""
 
-    def __init__(self, scenes: Scenes) -> None:
+    def __init__(self, scenes: Scenes, options: Options = DEFAULT) -> None:
         from memory_maze.reference.engine import MujocoEngine
 
-        self._scenes = scenes
-        self._engine = MujocoEngine(scenes.size + 2, Options())
+        self._scenes, self._options = scenes, options
+        self._engine = MujocoEngine(scenes.size + 2, options)
         self._loaded: int | None = None
 
     def draw(self, trajectories: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """(B, T, 64, 64, 3) uint8."""
-        images = np.zeros((*times.shape, 64, 64, 3), np.uint8)
+        """(B, T, R, R, 3) uint8."""
+        side = self._options.camera_resolution
+        images = np.zeros((*times.shape, side, side, 3), np.uint8)
         # A maze takes longer to load than a picture to draw.
         for place in sorted(np.ndindex(times.shape), key=lambda place: trajectories[place]):
             images[place] = self._draw_one(int(trajectories[place]), int(times[place]))
@@ -158,9 +174,11 @@ class ReferencePictures:
     def _draw_one(self, index: int, time: int) -> np.ndarray:
         scenes, engine = self._scenes, self._engine
         if self._loaded != index:
-            engine.reset(to_scenario(scenes, index))
-            self._loaded = index
+            scenario = to_scenario(scenes, index)
+            engine.reset(scenario)
+            self._observer, self._loaded = Observer(scenario), index
         engine.show(scenes.poses[index, time], scenes.hidden[index] & (time == 0))
         image = engine.image()
-        draw_border(image, COLORS[scenes.colors[index, scenes.targets[index, time]]])
+        target = int(scenes.targets[index, time])
+        finish_image(image, self._options, self._observer, (engine.position, engine.axes), target)
         return image

@@ -248,9 +248,10 @@ def read_part(part: Part, opener: Opener) -> Scenes | dict[str, np.ndarray]:
         headers = archive.headers()
         if part.manifest.format == "scenes" if part.manifest else "poses" in headers:
             return read_scenes(opener.find(part.member), name)
-        check_arrays(headers, name)
+        resolution = part.manifest.options.camera_resolution if part.manifest else None
+        check_arrays(headers, name, resolution)
         arrays = archive.read_all()
-    check_trajectory(arrays, name)
+    check_trajectory(arrays, name, resolution)
     return arrays
 
 

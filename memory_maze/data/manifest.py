@@ -13,9 +13,11 @@ from typing import Any
 
 from memory_maze.data.schema import DataError
 from memory_maze.files import replacing
+from memory_maze.options import DEFAULT, Options
 from memory_maze.rollout import ENGINES
 from memory_maze.sampler import MAX_SEED
-from memory_maze.tasks import CONTROL_FREQ, MAX_SECONDS, Task
+from memory_maze.tasks import MAX_SECONDS, Task
+from memory_maze.variants import read_options, record_options
 
 NAME = "dataset.json"
 FORMAT = "memory-maze-data-1"
@@ -56,6 +58,8 @@ class Manifest:
     """Trajectories in a shard."""
     made_with: dict[str, str]
     """Versions and the type of device, on which the last bits depend."""
+    options: Options = DEFAULT
+    """Which variant of the task; the file leaves out what is as by default."""
 
     def count(self, split: str) -> int:
         return self.evaluation if split == "eval" else self.episodes - self.evaluation
@@ -98,9 +102,15 @@ class Manifest:
             )
 
     def save(self, folder: Path) -> None:
-        data = {"dataset": FORMAT} | dataclasses.asdict(self)
         with replacing(folder / NAME) as path:
-            path.write_text(json.dumps(data, indent=2) + "\n")
+            path.write_text(json.dumps({"dataset": FORMAT} | self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; without options for the default variant."""
+        data = dataclasses.asdict(self)
+        del data["options"]
+        recorded = record_options(self.options)
+        return data | ({"options": recorded} if recorded else {})
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -116,7 +126,8 @@ def read_manifest(folder: Path) -> Manifest | None:
         data = json.loads(text)
         if data.pop("dataset") != FORMAT:
             raise ValueError(f"it is not of the format {FORMAT}")
-        manifest = Manifest(**data | {"task": Task(**data["task"])})
+        parsed = {"task": Task(**data["task"]), "options": read_options(data.get("options", {}))}
+        manifest = Manifest(**data | parsed)
         _check(manifest)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not the description of a data set: {error}") from error
@@ -138,7 +149,7 @@ def _check(manifest: Manifest) -> None:
     numbers: dict[str, tuple[Any, int, int | None]] = {
         "episodes": (manifest.episodes, 1, MAX_EPISODES),
         "evaluation": (manifest.evaluation, 0, MAX_EPISODES),
-        "steps": (manifest.steps, 1, int(MAX_SECONDS * CONTROL_FREQ)),
+        "steps": (manifest.steps, 1, int(MAX_SECONDS * manifest.options.control_freq)),
         "shard": (manifest.shard, 1, None),
         "seed": (manifest.seed, 0, MAX_SEED),
     }

@@ -5,6 +5,7 @@ step, and never terminates.
 """
 
 import contextlib
+import dataclasses
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from importlib import metadata
@@ -24,6 +25,7 @@ from memory_maze.locks import lock
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
 from memory_maze.tasks import TASKS, make_task
+from memory_maze.variants import name_options, record_options
 
 if TYPE_CHECKING:
     from minari import MinariDataset
@@ -57,7 +59,9 @@ def export(
     from minari import MinariDataset
     from minari.dataset.minari_storage import MinariStorage
 
-    options = Options(**VARIANTS[_VARIANTS[observations]])
+    options = dataclasses.replace(
+        Options(**VARIANTS[_VARIANTS[observations]]), camera_resolution=dataset.options.camera_resolution
+    )
     with _finishing(final, name) as folder:
         storage = MinariStorage.new(
             folder,
@@ -130,9 +134,9 @@ def _make_namespace(name: str) -> None:
 
 
 def _find_spec(dataset: Dataset, observations: Observations) -> EnvSpec | None:
-    """The environment, for tasks of the benchmark; others have no id that Minari could keep."""
+    """The environment, for tasks of the benchmark; others have no id with these observations."""
     task = f"{dataset.size}x{dataset.size}"
-    if task not in TASKS or TASKS[task].objects != dataset.objects:
+    if record_options(dataset.options) or task not in TASKS or TASKS[task].objects != dataset.objects:
         return None
     return gymnasium.spec(env_id(task, _VARIANTS[observations]))
 
@@ -140,8 +144,9 @@ def _find_spec(dataset: Dataset, observations: Observations) -> EnvSpec | None:
 def _describe(dataset: Dataset, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"dataset_id": name, "minari_version": metadata.version("minari")}
     task, manifest = f"{dataset.size}x{dataset.size}", dataset.manifest
+    kind = ", ".join(filter(None, [task, name_options(dataset.options)]))
     description = (
-        f"Memory Maze {task} with {dataset.objects} objects: {len(dataset):,} trajectories, "
+        f"Memory Maze {kind} with {dataset.objects} objects: {len(dataset):,} trajectories, "
         f"{int((dataset.lengths - 1).sum()):,} steps."
     )
     if manifest is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from memory_maze.data.archive import LIMIT, Archive, check_member, naming, open_zip, pack
 from memory_maze.data.manifest import SPLITS
-from memory_maze.data.schema import KEYS, RESET, DataError, check_arrays
+from memory_maze.data.schema import KEYS, RESET, RESOLUTION, DataError, Key, check_arrays, find_resolution
 from memory_maze.processors import memory_bytes
 
 _THREADS = 8
@@ -105,20 +105,28 @@ class Files:
     Args:
         members: Where they are.
         keep: How many whole trajectories to keep in memory, for orders that come back to them.
+        resolution: Of their pictures; by default that of the first file.
     """
 
-    def __init__(self, members: Sequence[Member], keep: int = 0) -> None:
+    def __init__(self, members: Sequence[Member], keep: int = 0, resolution: int | None = None) -> None:
         self.members = list(members)
         self._keep = keep
         self._kept: collections.OrderedDict[int, dict[str, np.ndarray]] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._opener = Opener()
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS)
+        self.resolution = resolution
         headers = list(self._pool.map(self._read_headers, range(len(self.members))))
+        self.resolution = find_resolution(headers[0]["image"])
         self.lengths = np.array([shapes["image"][0] for shapes in headers])
         self.size, self.objects = headers[0]["maze_layout"][1], headers[0]["targets_pos"][1]
         for member, shapes in zip(self.members, headers, strict=True):
             size, objects = shapes["maze_layout"][1], shapes["targets_pos"][1]
+            if (side := find_resolution(shapes["image"])) != self.resolution:
+                raise DataError(
+                    f"{member.name}: pictures of {side}x{side}, and the first file has "
+                    f"{self.resolution}x{self.resolution}: load one kind at a time"
+                )
             if (size, objects) != (self.size, self.objects):
                 raise DataError(
                     f"{member.name}: {size}x{size} with {objects} objects, and the first file is "
@@ -131,7 +139,7 @@ class Files:
     def keeping(self, count: int, keys: tuple[str, ...]) -> "Files":
         """The same files, with a memory for so many whole trajectories, if there is room for them."""
         wanted = [KEYS[key] for key in keys if key != RESET]
-        numbers = [math.prod(key.sizes(self.size, self.objects)) * key.dtype().itemsize for key in wanted]
+        numbers = [math.prod(self._sizes(key)) * key.dtype().itemsize for key in wanted]
         if count * int(self.lengths.max()) * sum(numbers) > memory_bytes() // 2:
             return self
         files = object.__new__(Files)
@@ -144,10 +152,7 @@ class Files:
         wanted = tuple(key for key in keys if key != RESET)
         jobs = [(row, *run) for row in range(len(times)) for run in _runs(trajectories[row], times[row])]
         parts = self._pool.map(lambda job: self._read_run(*job[2:], wanted), jobs)
-        arrays = {
-            key: np.zeros((*times.shape, *KEYS[key].sizes(self.size, self.objects)), KEYS[key].dtype)
-            for key in wanted
-        }
+        arrays = {key: np.zeros((*times.shape, *self._sizes(KEYS[key])), KEYS[key].dtype) for key in wanted}
         for (row, first, _, start, stop), part in zip(jobs, parts, strict=True):
             for key in wanted:
                 arrays[key][row, first : first + stop - start] = part[key]
@@ -157,6 +162,9 @@ class Files:
         """A trajectory as it stands in its file."""
         with self._opener.open(self.members[index]) as archive:
             return {key: archive.read(key) for key in keys}
+
+    def _sizes(self, key: Key) -> tuple[int, ...]:
+        return key.sizes(self.size, self.objects, self.resolution or RESOLUTION)
 
     def _read_run(self, index: int, start: int, stop: int, keys: tuple[str, ...]) -> dict[str, np.ndarray]:
         if not self._keep:
@@ -176,7 +184,7 @@ class Files:
     def _read_headers(self, index: int) -> dict[str, tuple[int, ...]]:
         with self._opener.open(self.members[index]) as archive:
             headers = archive.headers()
-        check_arrays(headers, self.members[index].name)
+        check_arrays(headers, self.members[index].name, self.resolution)
         return {key: shape for key, (shape, _) in headers.items()}
 
 

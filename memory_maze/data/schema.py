@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.options import ACTIONS
+from memory_maze.options import ACTIONS, DEFAULT, MAX_RESOLUTION, MIN_RESOLUTION
+
+RESOLUTION = DEFAULT.camera_resolution
 
 
 class DataError(ValueError):
@@ -18,7 +20,7 @@ class DataError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One array of a trajectory. N is the size of the maze, T the number of objects."""
+    """One array of a trajectory. N is the size of the maze, T the number of objects, R of pixels a side."""
 
     shape: tuple[int | str, ...]
     """Without the time axis."""
@@ -30,15 +32,15 @@ class Key:
     high: float | str
     """Bounds of the values; "N" is the size of the maze."""
 
-    def sizes(self, size: int, objects: int) -> tuple[int, ...]:
+    def sizes(self, size: int, objects: int, resolution: int = RESOLUTION) -> tuple[int, ...]:
         """The shape in numbers."""
-        letters = {"N": size, "T": objects}
+        letters = {"N": size, "T": objects, "R": resolution}
         return tuple(letters[side] if isinstance(side, str) else side for side in self.shape)
 
 
 # Vectors between two places of a maze are shorter than its diagonal.
 KEYS = {
-    "image": Key((64, 64, 3), np.uint8, "u", 0, 255),
+    "image": Key(("R", "R", 3), np.uint8, "u", 0, 255),
     "action": Key((len(ACTIONS),), np.uint8, "buif", 0, 1),
     "reward": Key((), np.float32, "buif", 0, 1),
     "maze_layout": Key(("N", "N"), np.uint8, "bui", 0, 1),
@@ -62,9 +64,9 @@ def check_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def check_trajectory(arrays: dict[str, np.ndarray], name: str) -> None:
+def check_trajectory(arrays: dict[str, np.ndarray], name: str, resolution: int | None = None) -> None:
     """Raises `DataError` if the arrays are no trajectory, or contradict themselves."""
-    check_arrays({key: (array.shape, array.dtype) for key, array in arrays.items()}, name)
+    check_arrays({key: (array.shape, array.dtype) for key, array in arrays.items()}, name, resolution)
     for key, rule in KEYS.items():
         _check_values(arrays[key], key, rule, arrays["maze_layout"].shape[1], name)
     _check_actions(arrays, name)
@@ -72,8 +74,10 @@ def check_trajectory(arrays: dict[str, np.ndarray], name: str) -> None:
     _check_targets(arrays, name)
 
 
-def check_arrays(arrays: dict[str, tuple[tuple[int, ...], np.dtype]], name: str) -> None:
-    """Keys, shapes and types, which the files' headers tell."""
+def check_arrays(
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]], name: str, resolution: int | None = None
+) -> None:
+    """Keys, shapes and types, which the files' headers tell; pictures may be of any size if none is given."""
     if missing := [key for key in KEYS if key not in arrays]:
         raise DataError(f"{name}: the key {missing[0]} is missing")
     for key, rule in KEYS.items():
@@ -86,12 +90,19 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], np.dtype]], name: str)
             f"{name}: maze_layout has shape {layout} and targets_pos {places}: both have three axes"
         )
     size, objects, length = layout[1], places[1], arrays["image"][0][0] if arrays["image"][0] else 0
+    resolution = resolution or find_resolution(arrays["image"][0])
     for key, rule in KEYS.items():
-        expected = (length, *rule.sizes(size, objects))
+        expected = (length, *rule.sizes(size, objects, resolution))
         if arrays[key][0] != expected:
             raise DataError(f"{name}: {key} has shape {arrays[key][0]}: it should be {expected}")
     if length < 2:
         raise DataError(f"{name}: there is no action in it")
+
+
+def find_resolution(shape: tuple[int, ...]) -> int:
+    """Of the pictures of an array, or the usual one where it holds none of a variant."""
+    square = len(shape) == 4 and shape[1] == shape[2]
+    return shape[1] if square and MIN_RESOLUTION <= shape[1] <= MAX_RESOLUTION else RESOLUTION
 
 
 def _check_values(array: np.ndarray, key: str, rule: Key, size: int, name: str) -> None:

@@ -19,8 +19,9 @@ import numpy as np
 from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.maze import Layout
 from memory_maze.observation import bit_rows, layout_of
+from memory_maze.options import DEFAULT, Options
 from memory_maze.processors import num_cores
-from memory_maze.sampler import MAX_SEED, Sampler, make_generator
+from memory_maze.sampler import MAX_SEED, make_generator, make_sampler
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task
 from memory_maze.workers import calling
@@ -174,14 +175,19 @@ def is_held_out(scenario: Scenario) -> bool:
     return _is_kept(bit_rows(layout_of(scenario) == 0))
 
 
-def draw_scenario(task: Task, seed: int, held_out: bool) -> tuple[int, Scenario]:
+def draw_scenario(
+    task: Task,
+    seed: int,
+    held_out: bool,
+    options: Options = DEFAULT,
+) -> tuple[int, Scenario]:
     """A scenario with a layout for evaluation, or with one for training, and the seed that it has.
 
     It is the first of the seed, or of the first one a million or millions later whose layout is of the kind.
     """
     for attempt in range(_TRIES):
         chosen = (seed + attempt * SEED_STRIDE) % (MAX_SEED + 1)
-        scenario = Sampler(task, chosen).sample()
+        scenario = make_sampler(task, chosen, options).sample()
         if is_held_out(scenario) == held_out:
             return chosen, scenario
     kind = "evaluation" if held_out else "training"

@@ -150,7 +150,9 @@ class Env:
         if self.options.global_observables:
             observation |= self._global_observables(state)
         if self.options.show_path:
-            observation |= self._path_observables(state, observation)
+            image, path = draw_path(state, observation["image"])
+            layout = jnp.where(_cells(path) == 1, jnp.uint8(2), observation["maze_layout"])
+            observation |= {"image": image, "maze_layout": layout}
         return observation["image"] if self.options.image_only_obs else observation
 
     def _global_observables(self, state: State) -> dict[str, jax.Array]:
@@ -168,17 +170,6 @@ class Env:
             "target_vec": vectors[state.target],
             "target_pos": places[state.target],
             "maze_layout": _cells(minimap.free_cells(maze.walls)),
-        }
-
-    def _path_observables(self, state: State, observation: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The image and the layout with the path to the target."""
-        position, finish = observation["agent_pos"], observation["target_pos"]
-        free = minimap.free_cells(state.maze.walls)
-        path = minimap.shortest_path(free, *(minimap.one_cell(len(free), p) for p in (position, finish)))
-        image, forward = observation["image"], observation["agent_dir"]
-        return {
-            "image": minimap.draw_minimap(image, free, path, position, forward),
-            "maze_layout": jnp.where(_cells(path) == 1, jnp.uint8(2), observation["maze_layout"]),
         }
 
     def _timestep(self, state: State, reward: jax.Array, first: bool) -> Timestep:
@@ -213,6 +204,23 @@ def render_state(view: View, atlas: Atlas, state: State) -> jax.Array:
     body = state.body
     border = jnp.asarray(_BORDERS)[state.maze.colors[state.target]]
     return render(view, atlas, state.maze, body.x, body.y, body.z, -body.steer, ~state.touched, border)
+
+
+def draw_image(options: Options, atlas: Atlas, state: State) -> jax.Array:
+    """The image that is observed in a variant, (R, R, 3) uint8, with the minimap if there is one."""
+    image = render_state(make_view(options), atlas, state)
+    return draw_path(state, image)[0] if options.show_path else image
+
+
+def draw_path(state: State, image: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The image with the minimap, and the cells of the path to the target, (N,) uint32 bit rows."""
+    body, free = state.body, minimap.free_cells(state.maze.walls)
+    size = len(free)
+    position = to_cells(jnp.stack([body.x, body.y]), size)
+    finish = to_cells(state.maze.objects[state.target], size)
+    path = minimap.shortest_path(free, *(minimap.one_cell(size, place) for place in (position, finish)))
+    forward = jnp.stack([jnp.cos(-body.steer), jnp.sin(-body.steer)])
+    return minimap.draw_minimap(image, free, path, position, forward), path
 
 
 def begin_scenario(scenario: Scenario) -> State:

@@ -1,12 +1,13 @@
 """An episode that a person plays, one action after another."""
 
+import dataclasses
 from collections.abc import Iterable
 
 import numpy as np
 
 from memory_maze.data.scenes import Scenes, from_recording
 from memory_maze.observation import Observer
-from memory_maze.options import ACTION_NAMES
+from memory_maze.options import ACTION_NAMES, DEFAULT, Options
 from memory_maze.rollout import Recording
 from memory_maze.scenario import COLORS, Scenario
 from memory_maze.simulation import Simulation
@@ -28,6 +29,7 @@ class Game:
         seed: Of the maze; the maze is the first of that seed, as in evaluations.
         engine: "jax" or "mujoco".
         resolution: Of the pictures, which are larger than an agent's for people.
+        options: Which variant, and how large an agent's pictures are.
         actions: Made at once, to go on with an episode that was begun before.
     """
 
@@ -38,16 +40,13 @@ class Game:
         *,
         engine: str = "jax",
         resolution: int = 256,
+        options: Options = DEFAULT,
         actions: Iterable[int] = (),
     ) -> None:
-        self.task, self.seed, self.engine = task, seed, engine
+        self.task, self.seed, self.engine, self.options = task, seed, engine, options
+        seen = dataclasses.replace(options, image_only_obs=True, camera_resolution=resolution)
         self._simulation = Simulation(
-            task,
-            seed=seed,
-            engine=engine,
-            image_only_obs=True,
-            camera_resolution=resolution,
-            render_resolution=resolution,
+            task, seed=seed, engine=engine, render_resolution=resolution, **vars(seen)
         )
         self.image = np.asarray(self._simulation.reset())
         self._observer = Observer(self.scenario)

@@ -4,6 +4,8 @@
     npz/9x9/ID.npz       the paper's arrays, pictures included
     scenes/9x9/ID.npz    the same as a scene, of which everything can be drawn again
 
+Episodes of a variant are in folders of its own, like npz/9x9-Vis.
+
 `memory_maze.data.load("recordings/npz/9x9")` reads them as any other data set.
 """
 
@@ -19,8 +21,10 @@ from typing import Any
 
 from memory_maze import __version__
 from memory_maze.files import is_temporary, replacing
+from memory_maze.options import DEFAULT, Options
 from memory_maze.play.game import Game
 from memory_maze.tasks import Task
+from memory_maze.variants import name_options, read_options, record_options
 
 EPISODES = "episodes"
 MAX_NAME = 40
@@ -48,11 +52,15 @@ class Played:
     practice: bool = False
     """Not to be counted: to learn the game, or with the map shown."""
     made_with: str = __version__
+    options: Options = DEFAULT
+    """Which variant of the task; the file leaves out what is as by default."""
 
     @property
     def places(self) -> dict[str, str]:
         """Its files within the folder."""
-        return {kind: f"{kind}/{self.task.name}/{self.id}.npz" for kind in ("npz", "scenes")}
+        variant = name_options(self.options).replace(", ", "-")
+        folder = "-".join(filter(None, [self.task.name, variant]))
+        return {kind: f"{kind}/{folder}/{self.id}.npz" for kind in ("npz", "scenes")}
 
 
 class RecordingError(ValueError):
@@ -96,15 +104,19 @@ def save_game(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         pace=float(pace),
         practice=practice,
+        options=game.options,
     )
     scenes = game.scenes()
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        (arrays,) = pack_trajectories(scenes, game.engine)
+        (arrays,) = pack_trajectories(scenes, game.engine, game.options)
     contents = {"npz": arrays, "scenes": to_bytes(scenes)}
     for kind, place in played.places.items():
         with replacing(folder / place) as path:
             path.write_bytes(contents[kind])
     data = {"format": _FORMAT} | dataclasses.asdict(played)
+    del data["options"]
+    if recorded := record_options(played.options):
+        data["options"] = recorded
     with replacing(folder / EPISODES / f"{played.id}.json") as path:
         path.write_text(json.dumps(data, indent=1) + "\n")
     return played
@@ -143,7 +155,12 @@ def read_played(path: Path) -> Played:
         data = json.loads(path.read_text())
         if data.pop("format") != _FORMAT:
             raise ValueError("it was written by another version of the package")
-        played = Played(**data | {"task": Task(**data["task"]), "reward_steps": tuple(data["reward_steps"])})
+        parsed = {
+            "task": Task(**data["task"]),
+            "reward_steps": tuple(data["reward_steps"]),
+            "options": read_options(data.get("options", {})),
+        }
+        played = Played(**data | parsed)
         _check(played)
     except FileNotFoundError:
         raise
@@ -165,7 +182,9 @@ def _check(played: Played) -> None:
     for name, value, kind in values:
         if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
             raise ValueError(f"{name} is {value!r:.40}")
-    if played.steps != played.task.episode_steps() or played.score != len(played.reward_steps):
+    if played.steps != played.task.episode_steps(played.options.control_freq) or played.score != len(
+        played.reward_steps
+    ):
         raise ValueError(f"{played.steps} steps with score {played.score}: it is no whole episode")
     if not all(type(step) is int and 1 <= step <= played.steps for step in played.reward_steps):
         raise ValueError("rewards are at steps of the episode")

@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from memory_maze.options import check_resolution
+from memory_maze.options import DEFAULT, Options, check_resolution
 from memory_maze.paper import SCORES
 from memory_maze.play.game import Game, choose_action
 from memory_maze.play.recordings import EPISODES, Played, check_name, save_game
 from memory_maze.sampler import MAX_SEED, check_seed
 from memory_maze.tasks import PACE, TASKS, Task
+from memory_maze.variants import check_playable, is_usual
 
 MIN_PACE, MAX_PACE = 0.5, 30.0
 AGENT_PIXELS = 64
@@ -62,8 +63,14 @@ class Settings:
     practice: bool = False
     episodes: int | None = None
     """End after so many; None: play until the player quits."""
+    options: Options = DEFAULT
 
     def __post_init__(self) -> None:
+        check_playable(self.task, self.options)
+        if not self.options.target_color_in_image:
+            raise ValueError(
+                "target_color_in_image must be true for people, who see the target by the border"
+            )
         check_name(self.player)
         if not MIN_PACE <= self.pace <= MAX_PACE:
             raise ValueError(
@@ -120,7 +127,8 @@ class Sitting:
     @property
     def seconds_left(self) -> float:
         """Of the episode, at this pace."""
-        return self.part_left * self.settings.task.episode_steps() / self.pace
+        steps = self.settings.task.episode_steps(self.settings.options.control_freq)
+        return self.part_left * steps / self.pace
 
     @property
     def part_left(self) -> float:
@@ -131,7 +139,7 @@ class Sitting:
     def rivals(self) -> dict[str, float]:
         """Scores of the paper in this task, if it has it."""
         task = self.settings.task
-        if TASKS.get(task.name) != task:
+        if task.name not in TASKS or not is_usual(task, self.settings.options):
             return {}
         return {name: SCORES[name][task.name].mean for name in ("Human", "Oracle")}
 
@@ -313,6 +321,12 @@ class Sitting:
 def _make_game(settings: Settings, seed: int, old: Game | None) -> Game:
     if old is not None:
         old.close()
-    game = Game(settings.task, seed, engine=settings.engine, resolution=settings.resolution)
+    game = Game(
+        settings.task,
+        seed,
+        engine=settings.engine,
+        resolution=settings.resolution,
+        options=settings.options,
+    )
     game.picture(AGENT_PIXELS)  # compiled now, not in the middle of the episode
     return game

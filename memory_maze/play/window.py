@@ -13,6 +13,7 @@ from memory_maze.extras import missing
 from memory_maze.play.recordings import Played
 from memory_maze.play.sitting import AGENT_PIXELS, Settings, Sitting, Stage
 from memory_maze.scenario import COLOR_NAMES, COLORS
+from memory_maze.variants import name_options
 
 SIZE, MIN_SIZE = (960, 640), (600, 400)  # pixels; the picture is two thirds of the width
 _REFRESH = 0.1  # seconds until the window is drawn again without a reason
@@ -166,7 +167,7 @@ class PlayWindow:
 
     def _draw_start(self, sitting: Sitting, box: Any, now: float) -> None:
         y = box.top + 120 * self._unit
-        y = self._text(f"Memory Maze {sitting.settings.task.name}", box.centerx, y, 60, centered=True)
+        y = self._text(f"Memory Maze {_title(sitting)}", box.centerx, y, 60, centered=True)
         for line in RULES:
             y = self._text(line, box.centerx, y + 22 * self._unit, 27, centered=True)
         if sitting.game is None:
@@ -307,10 +308,15 @@ def _facts(sitting: Sitting) -> list[tuple[str, tuple[int, int, int]]]:
     seed = "-" if game is None else game.seed
     practice = " (practice)" if sitting.practice else ""
     return [
-        (f"{settings.task.name}   seed {seed}", _DIM),
+        (f"{_title(sitting)}   seed {seed}", _DIM),
         (f"{sitting.pace:g} steps a second", _DIM),
         (f"{settings.player}{practice}", _MARK if practice else _DIM),
     ]
+
+
+def _title(sitting: Sitting) -> str:
+    settings = sitting.settings
+    return " ".join(filter(None, [settings.task.name, name_options(settings.options)]))
 
 
 def _end_lines(sitting: Sitting) -> list[tuple[str, int, tuple[int, int, int]]]:

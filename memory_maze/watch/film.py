@@ -97,7 +97,7 @@ class Panel:
         self.width, self.height = count * side + (count - 1) * _GAP, _CAPTION + side + _LINE
 
     def read(self, steps: Sequence[int]) -> np.ndarray:
-        """What was seen, (n, 64, 64, 3) uint8."""
+        """What was seen, (n, R, R, 3) uint8."""
         return self._trace.pictures(np.minimum(steps, self._trace.steps))
 
     def draw(self, step: int, seen: np.ndarray) -> Any:

@@ -25,6 +25,7 @@ from memory_maze.data.schema import DataError
 from memory_maze.extras import missing
 from memory_maze.files import read_small
 from memory_maze.machine import short_name
+from memory_maze.options import DEFAULT, Options
 from memory_maze.play.recordings import (
     EPISODES,
     Played,
@@ -34,11 +35,12 @@ from memory_maze.play.recordings import (
     read_recordings,
 )
 from memory_maze.policies import POLICIES, agent_names, agent_task, find_agent, load_policy
-from memory_maze.rollout import Advance
-from memory_maze.sampler import Sampler, check_seed
+from memory_maze.rollout import Advance, check_agent
+from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task, parse_task
 from memory_maze.training.names import CONFIG
+from memory_maze.variants import check_playable, name_options, name_task, record_options
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 
 LISTED = 100  # trajectories of a data set; others are reached as PATH#NUMBER
@@ -67,6 +69,12 @@ class Settings:
     """The data set of runs of probing."""
     scenario: Scenario | None = None
     """The maze that agents play in, in place of the seed's."""
+    objects: int | None = None
+    """Of the mazes of agents; by default those of the task."""
+    seconds: float | None = None
+    """Of their episodes; likewise."""
+    options: Options = DEFAULT
+    """Which variant agents play."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +96,8 @@ class Entry:
     """The same for episodes in the same maze."""
     find_scenario: Callable[[], Scenario | None] = lambda: None
     """The maze, for agents to play in."""
+    options: Options = DEFAULT
+    """The variant."""
 
     def load(self, advance: Advance = lambda steps: None) -> Trace:
         """The episode."""
@@ -122,7 +132,10 @@ def find_pair(words: Sequence[str], settings: Settings | None = None) -> list[En
     if scenario is None:
         raise SourceError(f"{recorded.name}: agents can play in mazes of recordings and of scenes alone")
     lengths = [steps for steps in (settings.steps, recorded.steps) if steps is not None]
-    settings = dataclasses.replace(settings, scenario=scenario, steps=min(lengths, default=None))
+    if record_options(settings.options):
+        raise SourceError(f"agents play the variant of {recorded.name} beside it: leave out --variant")
+    steps = min(lengths, default=None)
+    settings = dataclasses.replace(settings, scenario=scenario, steps=steps, options=recorded.options)
     pairs = zip(words, entries, strict=True)
     return [find_entries(word, settings)[0] if entry.kind == "agent" else entry for word, entry in pairs]
 
@@ -200,7 +213,8 @@ def find_recordings(word: str, number: int | None, settings: Settings) -> list[E
 
 def recording_entry(folder: Path, played: Played) -> Entry:
     """A recorded episode of a folder. Pictures are those that were recorded."""
-    title = f"{played.player}, {played.task.name}, seed {played.seed}"
+    where = ", ".join(filter(None, [played.task.name, name_options(played.options)]))
+    title = f"{played.player}, {where}, seed {played.seed}"
     return Entry(
         key=f"person:{played.id}",
         name=title + (", practice" if played.practice else ""),
@@ -210,14 +224,15 @@ def recording_entry(folder: Path, played: Played) -> Entry:
         score=played.score,
         steps=played.steps,
         maze=_name_maze(played.task, played.seed),
-        find_scenario=lambda: Sampler(played.task, played.seed).sample(),
+        find_scenario=lambda: make_sampler(played.task, played.seed, played.options).sample(),
+        options=played.options,
     )
 
 
 def _read_recording(folder: Path, played: Played, title: str) -> Trace:
     place = folder / played.places["scenes"]
     limit = _SCENE_BYTES + _STEP_BYTES * played.steps
-    trace = trace_of_scene(read_scenes(place, limit=limit), 0, title, played.engine)
+    trace = trace_of_scene(read_scenes(place, limit=limit), 0, title, played.engine, played.options)
     if (trace.steps, trace.scores[-1]) != (played.steps, played.score):
         raise RecordingError(f"{place}: not the episode that {played.id}.json tells of")
     stored = folder / played.places["npz"]
@@ -225,7 +240,8 @@ def _read_recording(folder: Path, played: Played, title: str) -> Trace:
         return trace
     with Archive(stored, str(stored)) as archive:
         shape, dtype = archive.headers().get("image", ((), None))
-        if shape != (trace.steps + 1, 64, 64, 3) or dtype != "uint8":
+        side = played.options.camera_resolution
+        if shape != (trace.steps + 1, side, side, 3) or dtype != "uint8":
             raise RecordingError(f"{stored}: its pictures have shape {shape}, as no recording has")
         return dataclasses.replace(trace, source={"image": archive.read("image")})
 
@@ -289,8 +305,9 @@ def _read_trajectory(part: Part, inside: int, opener: Opener, name: str) -> Trac
         return trace_of_arrays(source, name)
     if inside >= len(source):
         raise DataError(f"{part.member.name}: no trajectory {inside}: there are {len(source)}")
-    engine = part.manifest.engine if part.manifest else "jax"
-    return trace_of_scene(source, inside, name, engine)
+    if part.manifest is None:
+        return trace_of_scene(source, inside, name)
+    return trace_of_scene(source, inside, name, part.manifest.engine, part.manifest.options)
 
 
 def _find_maze(part: Part, inside: int, opener: Opener) -> Scenario | None:
@@ -301,7 +318,7 @@ def _find_maze(part: Part, inside: int, opener: Opener) -> Scenario | None:
     seed = int(source.seeds[inside])
     played = to_scenario(source, inside)
     if part.manifest is not None and seed != UNKNOWN_SEED:
-        drawn = Sampler(part.manifest.task, seed).sample()
+        drawn = make_sampler(part.manifest.task, seed, part.manifest.options).sample()
         if (drawn.walls, drawn.objects) == (played.walls, played.objects):
             return drawn
     return played
@@ -316,6 +333,8 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
 
     folder = find_agent(word)
     own = None if folder is None else agent_task(folder)
+    options = settings.options
+    check_agent(word, options)
     seed = settings.seed if number is None else number
     check_seed(seed)
     scenario, maze = settings.scenario, None
@@ -324,14 +343,18 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
         task = parse_task(f"{size}x{size}", len(scenario.objects))
         title = f"{short_name(word)} in the same maze"
     else:
-        task = parse_task(settings.task or own or "9x9")
-        drawn, scenario = draw_scenario(task, seed, held_out=True)
-        maze, title = _name_maze(task, drawn), f"{short_name(word)}, {task.name}, seed {seed}"
-    steps = task.episode_steps() if settings.steps is None else min(settings.steps, task.episode_steps())
-    make = functools.partial(_play, word, title, scenario, seed, steps, settings.engine)
+        task = parse_task(settings.task or own or "9x9", settings.objects, settings.seconds)
+        drawn, scenario = draw_scenario(task, seed, True, options)
+        maze = _name_maze(task, drawn)
+        title = f"{short_name(word)}, {name_task(task, options)}, seed {seed}"
+    check_playable(task, options)
+    steps = task.episode_steps(options.control_freq)
+    steps = steps if settings.steps is None else min(settings.steps, steps)
+    make = functools.partial(_play, word, title, scenario, seed, steps, settings.engine, options)
+    variant = repr(record_options(options)) if record_options(options) else ""
     return [
         Entry(
-            key=f"agent:{word}:{seed}:{steps}:{settings.engine}:{scenario.to_text()}",
+            key=f"agent:{word}:{seed}:{steps}:{settings.engine}:{scenario.to_text()}{variant}",
             name=title,
             kind="agent",
             make=make,
@@ -339,20 +362,30 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
             steps=steps,
             maze=maze,
             find_scenario=lambda: scenario,
+            options=options,
         )
     ]
 
 
 def _play(
-    word: str, title: str, scenario: Scenario, seed: int, steps: int, engine: str, advance: Advance
+    word: str,
+    title: str,
+    scenario: Scenario,
+    seed: int,
+    steps: int,
+    engine: str,
+    options: Options,
+    advance: Advance,
 ) -> Trace:
     from memory_maze.engine.programs import cache_programs
     from memory_maze.rollout import play
 
     cache_programs()
     policy = load_policy(word)
-    recording = play(policy, [scenario], steps, engine=engine, seed=seed, width=1, advance=advance)
-    return trace_of_scene(from_recording([scenario], [seed], recording), 0, title, engine)
+    recording = play(
+        policy, [scenario], steps, engine=engine, seed=seed, width=1, options=options, advance=advance
+    )
+    return trace_of_scene(from_recording([scenario], [seed], recording), 0, title, engine, options)
 
 
 # Probes
@@ -390,7 +423,7 @@ def _ask(folder: Path, place: str, index: int, name: str) -> Trace:
         trace = trace_of_arrays(dataset[index], name)
     else:
         engine = dataset.manifest.engine if dataset.manifest else "jax"
-        trace = trace_of_scene(dataset.scenes, index, name, engine)
+        trace = trace_of_scene(dataset.scenes, index, name, engine, dataset.options)
     return dataclasses.replace(
         trace, source={"image": answers.images}, walls=answers.walls, places=answers.places
     )

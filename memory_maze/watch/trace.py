@@ -13,6 +13,7 @@ import numpy as np
 from memory_maze.data.frames import Reader
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.tracks import Tracks, tracks_of_arrays, tracks_of_scenes
+from memory_maze.options import DEFAULT, Options
 from memory_maze.scenario import COLORS
 
 DRAWN = 64  # pictures that a program draws at once
@@ -37,6 +38,8 @@ class Trace:
     """Its scene or arrays, which `pictures` reads."""
     engine: str = "jax"
     """What draws the pictures of a scene."""
+    options: Options = DEFAULT
+    """Of the variant that it was recorded in."""
     walls: np.ndarray | None = None  # (S + 1, N, N) bool: what a probe takes for free
     places: np.ndarray | None = None  # (S + 1, T, 2) float: where a probe takes the objects to be
 
@@ -86,7 +89,7 @@ class Trace:
         return {key: array[step] for key, array in pairs if array is not None}
 
     def pictures(self, steps: Sequence[int] | np.ndarray) -> np.ndarray:
-        """First-person views at some steps, (n, 64, 64, 3) uint8. May be called by several threads."""
+        """First-person views at some steps, (n, R, R, 3) uint8. May be called by several threads."""
         steps = np.asarray(steps, int)
         if not len(steps) or steps.min() < 0 or steps.max() > self.steps:
             raise ValueError(f"pictures are of steps from 0 to {self.steps}")
@@ -106,7 +109,7 @@ class Trace:
 
     @functools.cached_property
     def _reader(self) -> tuple[Reader, threading.Lock]:
-        return Reader(self.source, self.engine), threading.Lock()
+        return Reader(self.source, self.engine, self.options), threading.Lock()
 
     def describe(self) -> dict[str, Any]:
         """Plain data for the page; headings are in radians, from the right and to the left."""
@@ -151,11 +154,14 @@ def _pack(walls: np.ndarray) -> str:
     return base64.b64encode(np.packbits(walls.reshape(len(walls), -1), axis=1).tobytes()).decode()
 
 
-def trace_of_scene(scenes: Scenes, index: int, name: str, engine: str = "jax") -> Trace:
+def trace_of_scene(
+    scenes: Scenes, index: int, name: str, engine: str = "jax", options: Options = DEFAULT
+) -> Trace:
     """A trajectory of scenes."""
     scene = jax.tree.map(lambda leaf: leaf[index : index + 1], scenes)
     colors = [to_rgb(COLORS[color]) for color in scene.colors[0]]
-    return Trace(name, tracks_of_scenes(scene), scene.targets[0].astype(int), colors, scene, engine)
+    targets = scene.targets[0].astype(int)
+    return Trace(name, tracks_of_scenes(scene), targets, colors, scene, engine, options)
 
 
 def trace_of_arrays(arrays: dict[str, np.ndarray], name: str) -> Trace:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -23,6 +24,7 @@ from memory_maze.watch.trace import Trace
 STRIP = 64  # pictures in one answer at most
 KEPT_TRACES, KEPT_STRIPS = 16, 128  # in memory; strips have about 200 kB each
 KEPT_BYTES = 1 << 29  # of pictures of all traces but the newest
+_SIDE = 64  # pixels of a picture, as the page has them
 _PAGE = Path(__file__).parent / "static" / "watch.html"
 _WORKERS = 2  # requests that draw, read or play at once; others wait without a thread
 _MAX_STEP = 10**8
@@ -150,10 +152,13 @@ def _describe(id: str, shelved: _Shelved, score: float | None) -> dict[str, Any]
 
 
 def draw_strip(trace: Trace, steps: Sequence[int]) -> bytes:
-    """Pictures beside each other, 64 pixels high, as a PNG file."""
+    """Pictures beside each other, 64 pixels high as the page wants them, as a PNG file."""
     from PIL import Image
 
     pictures = trace.pictures(steps)
+    if pictures.shape[1] != _SIDE:
+        small = [Image.fromarray(one).resize((_SIDE, _SIDE), Image.Resampling.BOX) for one in pictures]
+        pictures = np.stack([np.asarray(one) for one in small])
     strip = pictures.swapaxes(0, 1).reshape(pictures.shape[1], -1, 3)
     file = io.BytesIO()
     Image.fromarray(strip).save(file, "PNG", compress_level=3)
