@@ -28,6 +28,7 @@ lint: setup-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/ty check
+	$(BIN)/lint-imports --no-logo
 
 # The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched. The newest Python that is
 # here, also one that only pyenv knows, has the newest JAX.

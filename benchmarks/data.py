@@ -22,8 +22,8 @@ from rich.console import Console
 from memory_maze.data.collection import make_manifest
 from memory_maze.data.dataset import load
 from memory_maze.data.progress import run_collection
-from memory_maze.files import replacing
 from memory_maze.report.benchmarks import data_table
+from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
 
 console = Console()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import replacing
 from memory_maze.report import benchmarks, probing, scores, tables
+from memory_maze.system.files import replacing
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,7 +18,7 @@ from machine import ROOT, describe_run
 from rich.console import Console
 
 from memory_maze.compare.report import FULL, QUICK, check_table, statistics_table, write_report
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
 
 RESULT, PICTURE = ROOT / "results" / "equivalence.json", ROOT / "docs" / "images" / "engines.png"

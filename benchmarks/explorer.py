@@ -18,10 +18,10 @@ from rich.console import Console
 from memory_maze.commands.inspect import make_table
 from memory_maze.data.collection import make_manifest
 from memory_maze.data.inspect import inspect
-from memory_maze.data.inspect_pictures import write_pictures
 from memory_maze.data.progress import run_collection
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
+from memory_maze.watch.inspect_pictures import write_pictures
 
 console = Console()
 

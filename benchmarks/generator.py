@@ -23,13 +23,13 @@ from rich.console import Console
 
 from memory_maze import TASKS, make_task
 from memory_maze.engine.bank import DEFAULT_LAYOUTS, load_bank
-from memory_maze.files import replacing
 from memory_maze.maze import LayoutGenerator
-from memory_maze.processors import num_cores
 from memory_maze.report.benchmarks import generator_table
 from memory_maze.sampler import settings_of
+from memory_maze.system.cpu import num_cores
+from memory_maze.system.files import replacing
+from memory_maze.system.subprocesses import calling
 from memory_maze.tasks import Task
-from memory_maze.workers import calling
 
 PEER = ROOT / "benchmarks" / "peer"
 sys.path.append(str(PEER))

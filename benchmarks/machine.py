@@ -4,7 +4,7 @@ import ctypes
 import os
 from typing import Any
 
-from memory_maze.machine import ROOT, command_line, describe_hardware, find_commit, now, run_git
+from memory_maze.system.provenance import ROOT, command_line, describe_hardware, find_commit, now, run_git
 
 __all__ = ["ROOT", "describe_run"]
 

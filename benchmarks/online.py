@@ -18,9 +18,9 @@ import tyro
 from commands import call, working
 from machine import ROOT
 
-from memory_maze.files import replacing
+from memory_maze.agents.folder import RESULT
+from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
-from memory_maze.training.names import RESULT
 
 RUNS = {
     **{

@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from memory_maze.evaluate import PAPER, evaluate
-from memory_maze.files import replacing
-from memory_maze.policies import POLICIES, load_policy
+from memory_maze.agents.load import load_policy
+from memory_maze.episodes.evaluate import PAPER, evaluate
+from memory_maze.policies import POLICIES
+from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
 
 console = Console()

@@ -25,8 +25,8 @@ import tyro
 from commands import call, working
 from machine import ROOT
 
-from memory_maze.files import replacing
-from memory_maze.training.names import RESULT
+from memory_maze.agents.folder import RESULT
+from memory_maze.system.files import replacing
 from memory_maze.training.stopping import Deadline
 
 MODELS = ("constant", "vae", "supervised", "rssm", "vae-gru", "rssm-tbtt")

@@ -27,15 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_maze import data
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import replacing
-from memory_maze.machine import describe_devices
 from memory_maze.probing.baselines import MODELS
 from memory_maze.probing.evaluate import make_sequence, time_first
 from memory_maze.probing.model import start
 from memory_maze.probing.probe import KEYS
 from memory_maze.probing.session import make_run
 from memory_maze.probing.train import Learner, begin, count_turns
+from memory_maze.system.files import replacing
+from memory_maze.system.programs import cache_programs
+from memory_maze.system.provenance import describe_devices
 
 console = Console()
 PARTS = ("pictures", "forward", "gradient")

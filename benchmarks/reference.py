@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 
 TASKS = ("9x9", "15x15")
 PEER_VERSION = "1.0.3"

@@ -27,7 +27,7 @@ from rich.table import Table
 from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 
 console = Console()
 

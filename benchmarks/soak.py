@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 
 console = Console()
 CLEARANCE = 0.17  # metres: less than the ball's radius, which may dent a wall by a centimetre

@@ -19,7 +19,7 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 
 console = Console()
 STAGES = ("import", "make", "reset", "step")

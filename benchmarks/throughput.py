@@ -28,13 +28,13 @@ from machine import ROOT, describe_run
 from rich.console import Console
 from rich.table import Table
 
-from memory_maze.engine import kernels, render
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.engine.programs import cache_programs
-from memory_maze.engine.staging import Stage
-from memory_maze.files import replacing
+from memory_maze.engine.picture import kernels, render
+from memory_maze.engine.picture.staging import Stage
 from memory_maze.registration import env_id
+from memory_maze.system.files import replacing
+from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import TASKS
 
 console = Console()

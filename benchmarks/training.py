@@ -20,9 +20,9 @@ from rich.table import Table
 from memory_maze.agents.impala.config import PRESETS
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import replacing
-from memory_maze.machine import describe_devices
+from memory_maze.system.files import replacing
+from memory_maze.system.programs import cache_programs
+from memory_maze.system.provenance import describe_devices
 from memory_maze.training.devices import make_mesh, use_cores
 from memory_maze.training.loop import begin, iterate
 

@@ -10,8 +10,8 @@ from memory_maze.registration import ENV_IDS, register
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario, ScenarioError
 from memory_maze.tasks import TASKS, Task, make_task
+from memory_maze.version import __version__
 
-__version__ = "2.0.0.dev0"
 __all__ = [
     "ENV_IDS",
     "TASKS",
@@ -20,6 +20,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "Task",
+    "__version__",
     "data",
     "make_task",
     "tasks",

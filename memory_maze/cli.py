@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     if name in ("-h", "--help"):
         print(describe_commands())
     elif name == "--version":
-        from memory_maze import __version__
+        from memory_maze.version import __version__
 
         print(f"memory-maze {__version__}")
     elif name in _names():
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(name: str, arguments: list[str]) -> None:
     import tyro
 
-    from memory_maze.files import explain
+    from memory_maze.system.files import explain
     from memory_maze.training.stopping import RunStoppedError, is_computing
 
     module = importlib.import_module(f"memory_maze.commands.{_module(name)}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.hints import did_you_mean
+from memory_maze.system.hints import did_you_mean
 from memory_maze.tasks import CONTROL_FREQ
 
 PHYSICS_TIMESTEP = 0.005

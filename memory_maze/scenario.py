@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
 
 Cell = tuple[int, int]  # (row, column) in the grid with its outer wall; row 0 is the top, as printed

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from memory_maze.hints import did_you_mean
+from memory_maze.system.hints import did_you_mean
 
 if TYPE_CHECKING:
     import dm_env

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
-from memory_maze.hints import did_you_mean
 from memory_maze.observation import check_minimap
 from memory_maze.options import DEFAULT, Options
-from memory_maze.overrides import override
 from memory_maze.registration import VARIANTS
+from memory_maze.system.hints import did_you_mean
+from memory_maze.system.overrides import override
 from memory_maze.tasks import Task, parse_task
 
 

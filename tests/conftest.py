@@ -8,7 +8,7 @@ import hypothesis
 import jax
 import pytest
 
-from memory_maze.engine.programs import cache_programs
+from memory_maze.system.programs import cache_programs
 
 # No window opens during the tests; test_window.py uses a real virtual screen.
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

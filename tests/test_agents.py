@@ -6,7 +6,7 @@ import pytest
 
 from memory_maze.agents.config import AgentConfig
 from memory_maze.agents.impala.config import Config
-from memory_maze.agents.registry import AGENTS, find_agent, name_agent
+from memory_maze.agents.registry import AGENTS, find_config, name_agent
 from memory_maze.cli import main
 
 OWN = """
@@ -131,7 +131,7 @@ def test_names_of_hyperparameters_that_were_renamed_are_told(folder, capsys):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_packages_agents_have_what_all_have(name):
-    config = find_agent(name)
+    config = find_config(name)
     assert issubclass(config, AgentConfig)
     assert name_agent(config) == name
     assert {"paper", "fast", "small", "debug"} <= config.presets.keys()

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from memory_maze import TASKS
-from memory_maze.engine import bank, textures
-from memory_maze.engine.programs import Programs
+from memory_maze.engine import bank
+from memory_maze.engine.picture import textures
+from memory_maze.system.programs import Programs
 from memory_maze.training.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.pythons
@@ -142,7 +143,7 @@ def test_checkpoints_of_versions_without_checksums(tmp_path, capsys):
 PROGRAM = """
 import sys, warnings
 import jax, jax.numpy as jnp
-from memory_maze.engine.programs import cache_programs
+from memory_maze.system.programs import cache_programs
 
 warnings.simplefilter("error")
 cache_programs()

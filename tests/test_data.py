@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from tiny_data import make_arrays, make_scenes
 
 from memory_maze import TASKS, data, make_task
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.cli import main
 from memory_maze.data import DataError, npz
 from memory_maze.data.collection import make_manifest, make_missing
@@ -34,7 +35,6 @@ from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
 from memory_maze.engine.bank import is_held_out
-from memory_maze.simulation import Simulation
 
 JOB = {"episodes": 15, "steps": 60, "shard": 5, "evaluation": 5}
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from memory_maze.files import sole_writer
+from memory_maze.system.files import sole_writer
 from memory_maze.training.devices import Agreement, connected, launch_options, make_mesh
 from memory_maze.training.log import read_metrics
 
@@ -57,7 +57,7 @@ DEVICES = (
 import json
 import numpy as np, pytest
 from memory_maze.engine.batch import Batch
-from memory_maze.training.checkpoint import save_agent
+from memory_maze.agents.weights import save_agent
 from memory_maze.training.devices import make_mesh, put_on_all
 from memory_maze.training.loop import begin, iterate
 out, devices, compiled = Path(sys.argv[1]), jax.devices(), []

@@ -246,7 +246,7 @@ def test_nothing_is_compiled_twice(batch):
 
 
 def test_extra_observations_are_those_of_the_reference():
-    from memory_maze.simulation import Simulation
+    from memory_maze.adapters.simulation import Simulation
 
     env = Env("9x9", layouts=64, global_observables=True)
     reference = Simulation("9x9", seed=5, engine="mujoco", global_observables=True)

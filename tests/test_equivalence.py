@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.compare import pictures, replay
 from memory_maze.compare import report as comparison
 from memory_maze.compare.record import Job, record_all
 from memory_maze.compare.report import Effort
-from memory_maze.simulation import Simulation
 
 SMALL = Effort(
     random_runs=32,

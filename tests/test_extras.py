@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import memory_maze
-from memory_maze.extras import install_command, missing
+from memory_maze.system.extras import install_command, missing
 
 ROOT = Path(__file__).parent.parent
 VERSION = memory_maze.__version__
@@ -113,7 +113,7 @@ def test_pip_takes_the_remedy(tmp_path, kind, request):
     }
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *sources[kind]], check=True)
     # Its record is read there; the code, and what that imports, is taken from here.
-    code = f"import sys; sys.path[1:] += {sys.path}; from memory_maze.extras import install_command"
+    code = f"import sys; sys.path[1:] += {sys.path}; from memory_maze.system.extras import install_command"
     told = subprocess.run(
         [python, "-c", f"{code}; print(install_command('train'))"],
         cwd=ROOT,

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from memory_maze.files import replacing, sole_writer
+from memory_maze.system.files import replacing, sole_writer
 
 pytestmark = pytest.mark.pythons
 
 HOLD = """
 import sys
-from memory_maze.files import sole_writer
+from memory_maze.system.files import sole_writer
 with sole_writer(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -126,7 +126,7 @@ def test_several_environments_in_one_process(tmp_path, expected):
 
 
 def test_a_closed_environment_says_so():
-    from memory_maze.simulation import Simulation
+    from memory_maze.adapters.simulation import Simulation
 
     simulation = Simulation("9x9", seed=0, engine="mujoco")
     simulation.reset()
@@ -181,8 +181,8 @@ def test_dropped_environments_give_their_memory_back(tmp_path):
 
 
 def test_a_backend_that_cannot_draw_is_passed_over(monkeypatch):
+    from memory_maze.adapters.simulation import Simulation
     from memory_maze.reference import renderer
-    from memory_maze.simulation import Simulation
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     calls = []
@@ -202,8 +202,8 @@ def test_a_backend_that_cannot_draw_is_passed_over(monkeypatch):
 
 
 def test_an_interrupted_reset_can_be_repeated(monkeypatch):
+    from memory_maze.adapters.simulation import Simulation
     from memory_maze.reference import engine
-    from memory_maze.simulation import Simulation
 
     simulation = Simulation("9x9", seed=0, engine="mujoco")
     for _ in range(2):

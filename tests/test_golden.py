@@ -7,10 +7,10 @@ import pytest
 from conftest import GOLDEN
 
 from memory_maze import TASKS
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.reference.model import block_layer
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import WALL, cell_to_world
-from memory_maze.simulation import Simulation
 
 LONG = sorted(path.stem for path in GOLDEN.glob("*-oracle.npz")) + sorted(
     path.stem for path in GOLDEN.glob("*-sticky.npz")

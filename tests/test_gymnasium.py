@@ -10,8 +10,8 @@ from gymnasium.utils.env_checker import check_env
 import memory_maze
 from memory_maze import ENV_IDS, Scenario, make_task
 from memory_maze.adapters.gymnasium import MemoryMazeEnv
+from memory_maze.adapters.simulation import ENGINES, Simulation
 from memory_maze.engine.single import JaxEngine
-from memory_maze.simulation import ENGINES, Simulation
 
 MAP = """
 ###########

@@ -17,7 +17,7 @@ import pytest
 from memory_maze import TASKS
 from memory_maze.data import DataError, hub, load, scenes
 from memory_maze.data.collection import make_manifest
-from memory_maze.extras import install_command
+from memory_maze.system.extras import install_command
 
 REPOSITORY = "someone/mazes"
 NAME = f"hub:{REPOSITORY}"

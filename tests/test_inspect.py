@@ -24,7 +24,7 @@ from memory_maze.data.tracks import (
     tracks_of_arrays,
     tracks_of_scenes,
 )
-from memory_maze.extras import install_command
+from memory_maze.system.extras import install_command
 
 
 def walk(places, layout=None, objects=((0.5, 0.5),), actions=None, rewards=None):

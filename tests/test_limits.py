@@ -6,8 +6,8 @@ from memory_maze import tasks
 from memory_maze.agents.impala.config import PRESETS
 from memory_maze.cli import main
 from memory_maze.data.collection import make_manifest
-from memory_maze.overrides import override
 from memory_maze.probing.session import make_run
+from memory_maze.system.overrides import override
 
 pytestmark = pytest.mark.pythons
 

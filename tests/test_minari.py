@@ -17,7 +17,7 @@ from memory_maze.data import KEYS, load
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.minari import export
 from memory_maze.data.npz import pack_trajectory
-from memory_maze.extras import install_command
+from memory_maze.system.extras import install_command
 
 NAME = "memory-maze/9x9-random-v0"
 STEPS = 5

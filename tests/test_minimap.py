@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memory_maze import TASKS, Sampler, make_task
-from memory_maze.engine import minimap
+from memory_maze.engine.picture import minimap
 from memory_maze.observation import draw_minimap, layout_of, mark_path
 
 SIZES = (7, 9, 11, 13, 15, 31)

@@ -12,15 +12,15 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from memory_maze import TASKS, Sampler, Scenario
-from memory_maze.engine import motion
-from memory_maze.engine.contact import Accuracy
-from memory_maze.engine.motion import move
+from memory_maze.adapters.simulation import ACTIONS
+from memory_maze.engine.physics import motion
+from memory_maze.engine.physics.contact import Accuracy
+from memory_maze.engine.physics.motion import move
 from memory_maze.engine.types import Body, Maze
 from memory_maze.options import Options
 from memory_maze.reference.engine import make_look
 from memory_maze.reference.model import build_maze
 from memory_maze.scenario import WALL, cell_to_world
-from memory_maze.simulation import ACTIONS
 
 pytestmark = pytest.mark.exact
 

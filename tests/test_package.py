@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import memory_maze
-from memory_maze.extras import install_command
+from memory_maze.system.extras import install_command
 
 pytestmark = pytest.mark.pythons
 
@@ -29,11 +29,11 @@ def test_importing_loads_no_extra():
 @pytest.mark.parametrize(
     ("module", "code", "remedy"),
     [
-        ("pygame", "from memory_maze.adapters.window import Window; Window(4)", "[play]"),
-        ("imageio", "from memory_maze.demo import run_demo; run_demo(None, 1, 1, 1)", "[video]"),
+        ("pygame", "from memory_maze.adapters.viewer import Window; Window(4)", "[play]"),
+        ("imageio", "from memory_maze.watch.demo import run_demo; run_demo(None, 1, 1, 1)", "[video]"),
         (
             "mujoco",
-            "from memory_maze.simulation import Simulation; Simulation(engine='mujoco')",
+            "from memory_maze.adapters.simulation import Simulation; Simulation(engine='mujoco')",
             f'engine="mujoco" needs MuJoCo: {install_command("mujoco")}, or',
         ),
         ("mujoco", "import memory_maze.compare.report", "[mujoco]"),
@@ -105,7 +105,7 @@ for module in pkgutil.walk_packages(memory_maze.__path__, "memory_maze."):
         importlib.import_module(module.name)
 from memory_maze.cli import main
 main(["info"])
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 with replacing({str(tmp_path / "file")!r}) as path:
     path.write_text("whole")
 """)

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from pictures import look_same
 
-from memory_maze.extras import install_command
 from memory_maze.options import ACTION_NAMES
 from memory_maze.play.recordings import read_recordings
+from memory_maze.system.extras import install_command
 
 SCRIPT = """
 import sys
 from pathlib import Path
 from memory_maze import make_task
-from memory_maze.play.sitting import Settings
+from memory_maze.play.session import Settings
 from memory_maze.play.window import play
 engine, seconds, out = sys.argv[1:]
 play(Settings(make_task(7, 3, seconds=float(seconds)), "Ann", seed=112, pace=8, engine=engine, out=Path(out)))

@@ -10,21 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Scenario, data, make_task, rollout
+from memory_maze import TASKS, Scenario, data, make_task
+from memory_maze.agents.load import load_policy
 from memory_maze.cli import main
 from memory_maze.data import DataError
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.scenes import from_recording
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario
-from memory_maze.evaluate import bootstrap, draw_scenarios, evaluate, summarize
+from memory_maze.episodes import rollout
+from memory_maze.episodes.evaluate import bootstrap, draw_scenarios, evaluate, summarize
+from memory_maze.episodes.rollout import play
 from memory_maze.observation import layout_of, shortest_path, to_cells
-from memory_maze.policies import explorer, geodesic, load_policy
+from memory_maze.policies import explorer, geodesic
 from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.oracle import Oracle
-from memory_maze.rollout import play
 from memory_maze.sampler import Sampler
-from memory_maze.video import write_episode
+from memory_maze.watch.episode import write_episode
 
 BENT = """
 #########
@@ -227,7 +229,7 @@ def test_rules_may_fine(engine, fined, monkeypatch, tmp_path):
     ahead = Scenario.from_text(BENT.replace("#>  #  b#", "#> r#  b#").replace("#  r    #", "#       #"))
     ahead = ahead.fill(np.random.RandomState(0), 100)
     scenarios = [dataclasses.replace(ahead, draws=(1, 2) * 50)] * 2
-    monkeypatch.setattr("memory_maze.evaluate.draw_scenarios", lambda *_: scenarios)
+    monkeypatch.setattr("memory_maze.episodes.evaluate.draw_scenarios", lambda *_: scenarios)
     played = []
     task = make_task(7, 3, seconds=5)
     watch = lambda scenarios, recording: played.append(recording)  # noqa: E731

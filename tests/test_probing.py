@@ -21,8 +21,6 @@ from memory_maze import data
 from memory_maze.cli import main
 from memory_maze.data.archive import Archive
 from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
-from memory_maze.files import sole_writer
-from memory_maze.machine import ROOT
 from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.answers import ask, load_run, mean_score
@@ -33,6 +31,8 @@ from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, ProbeConfig, Truth
 from memory_maze.probing.result import read_result
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
+from memory_maze.system.files import sole_writer
+from memory_maze.system.provenance import ROOT
 from memory_maze.training.log import read_metrics
 from memory_maze.training.stopping import RunStoppedError
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_maze import TASKS, Sampler, Scenario, make_task
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.options import ACTIONS, Options
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.reference.model import build_maze, merge_cells
 from memory_maze.scenario import WALL, cell_to_world
-from memory_maze.simulation import Simulation
 
 ROOM = """
 #########

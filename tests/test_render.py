@@ -12,9 +12,9 @@ from jax.sharding import Mesh, PartitionSpec
 from PIL import Image
 
 from memory_maze import TASKS, Sampler, Scenario, make_task
-from memory_maze.engine import textures
-from memory_maze.engine.render import Scene, View, draw_in_kernels, draw_lanes, finish, render
-from memory_maze.engine.staging import Stage
+from memory_maze.engine.picture import textures
+from memory_maze.engine.picture.render import Scene, View, draw_in_kernels, draw_lanes, finish, render
+from memory_maze.engine.picture.staging import Stage
 from memory_maze.engine.types import Maze
 from memory_maze.observation import draw_border
 from memory_maze.options import Options

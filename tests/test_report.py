@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from memory_maze.cli import main
-from memory_maze.extras import install_command
 from memory_maze.report import figures, tables
 from memory_maze.report.engines import compare
 from memory_maze.report.scores import find_results, group, make_rows
+from memory_maze.system.extras import install_command
 from memory_maze.tasks import TASKS
 
 # Table "Online RL benchmark results" of the paper.

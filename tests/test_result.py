@@ -14,15 +14,16 @@ import pytest
 
 from memory_maze import TASKS, Sampler, policies, tasks
 from memory_maze.agents.impala.config import PRESETS, Config
+from memory_maze.agents.load import load_policy
 from memory_maze.cli import main
 from memory_maze.commands import evaluate as evaluate_command
 from memory_maze.engine.bank import draw_scenario, is_held_out
-from memory_maze.evaluate import evaluate
-from memory_maze.files import sole_writer
-from memory_maze.machine import ROOT, describe_devices
-from memory_maze.policies import Sight, load_policy
+from memory_maze.episodes.evaluate import evaluate
+from memory_maze.episodes.rollout import Recording
 from memory_maze.policies.forgetful import Forgetful
-from memory_maze.rollout import Recording
+from memory_maze.policies.protocol import Sight
+from memory_maze.system.files import sole_writer
+from memory_maze.system.provenance import ROOT, describe_devices
 from memory_maze.training.log import read_metrics
 from memory_maze.training.result import (
     add_evaluation,
@@ -198,7 +199,7 @@ def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys, monkeyp
         assert path.read_bytes() == before
     # Before the training or the evaluation, not after it.
     monkeypatch.setattr("memory_maze.training.run.compile_iterate", None)
-    monkeypatch.setattr("memory_maze.evaluate.play", None)
+    monkeypatch.setattr("memory_maze.episodes.evaluate.play", None)
     train = [*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"]
     for command in (train, ["evaluate", str(run)]):
         with pytest.raises(SystemExit):
@@ -278,7 +279,7 @@ def test_trained_agents_are_evaluated_in_held_out_mazes_only(
         played.extend(scenarios)
         return Recording(None, np.zeros((len(scenarios), steps), np.uint8), None, None)
 
-    monkeypatch.setattr("memory_maze.evaluate.play", play)
+    monkeypatch.setattr("memory_maze.episodes.evaluate.play", play)
     name = str(run) if policy == "run" else policy
     main(["evaluate", name, "--episodes", "40", "--seed", "5", "--json", str(tmp_path / "x.json"), *flags])
     assert json.loads((tmp_path / "x.json").read_text())["held_out"] is held_out
@@ -320,7 +321,7 @@ def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, 
         assert isinstance(policy, Forgetful)
         return Recording(None, np.ones((len(scenarios), steps), np.uint8), None, None)
 
-    monkeypatch.setattr("memory_maze.evaluate.play", play)
+    monkeypatch.setattr("memory_maze.episodes.evaluate.play", play)
     main(["evaluate", str(run), "--episodes", "3", "--forget-every", "5", "--json", str(path)])
     assert json.loads(path.read_text())["forget_every"] == 5
     assert (run / "result.json").read_bytes() == before
@@ -335,7 +336,7 @@ def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, 
         (run / "agent.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         return Recording(None, np.ones((len(scenarios), steps), np.uint8), None, None)
 
-    monkeypatch.setattr("memory_maze.evaluate.play", play)
+    monkeypatch.setattr("memory_maze.episodes.evaluate.play", play)
     main(["evaluate", str(run), "--episodes", "3"])
     assert "the run has gone on meanwhile" in capsys.readouterr().out
     assert (run / "result.json").read_bytes() == before
@@ -417,7 +418,7 @@ def test_a_video_shows_every_picture_of_the_first_episode(trained, tmp_path, eng
 
 
 def first_picture(scenario, engine):
-    from memory_maze.simulation import Simulation
+    from memory_maze.adapters.simulation import Simulation
 
     simulation = Simulation("9x9", scenario=scenario, engine=engine, image_only_obs=True)
     image = simulation.reset()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_maze import TASKS, Sampler, make_task
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.reference.model import block_layer
 from memory_maze.scenario import COLORS, cell_to_world, free_cells, reachable_cells
-from memory_maze.simulation import Simulation
 
 RECORDS = [json.loads(line) for line in (GOLDEN / "seeds.jsonl").read_text().splitlines()]
 SEQUENCES = [

@@ -76,7 +76,7 @@ def test_it_runs_on_the_cpu(engine):
 def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path):
     (tmp_path / "file").touch()
     code = (
-        "import jax; from memory_maze.engine.programs import cache_programs as f; f(); print(jax.config.{})"
+        "import jax; from memory_maze.system.programs import cache_programs as f; f(); print(jax.config.{})"
     )
     result = run(code.format("jax_compilation_cache_dir"), MEMORY_MAZE_CACHE=str(tmp_path / "file"))
     assert (result.stdout, result.stderr) == ("None\n", "")

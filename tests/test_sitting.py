@@ -8,7 +8,7 @@ import pytest
 from memory_maze.options import ACTION_NAMES
 from memory_maze.paper import SCORES
 from memory_maze.play.recordings import read_recordings
-from memory_maze.play.sitting import Settings, Sitting, Stage
+from memory_maze.play.session import Settings, Sitting, Stage
 from memory_maze.tasks import TASKS, make_task
 
 SHORT = make_task(7, 3, seconds=3)  # 12 steps

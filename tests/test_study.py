@@ -12,10 +12,10 @@ import pytest
 from serving import unpack
 from starlette.testclient import TestClient
 
+from memory_maze.assets import AGENTS
 from memory_maze.data.npz import Files, Member
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import EPISODES, read_recordings, save_game
-from memory_maze.policies import AGENTS
 from memory_maze.tasks import parse_task
 from memory_maze.web.app import PLAYER, Settings, make_app
 from memory_maze.web.live import Live

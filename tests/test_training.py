@@ -23,18 +23,20 @@ from memory_maze import TASKS
 from memory_maze.agents.impala import agent as impala
 from memory_maze.agents.impala.agent import Network, loss
 from memory_maze.agents.impala.config import PRESETS, Config
+from memory_maze.agents.load import load_policy
+from memory_maze.agents.network import load_network
 from memory_maze.agents.protocol import Sequence
 from memory_maze.agents.returns import vtrace
 from memory_maze.cli import main
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.evaluate import evaluate
-from memory_maze.overrides import override
-from memory_maze.policies import Sight, load_policy
+from memory_maze.episodes.evaluate import evaluate
+from memory_maze.policies.protocol import Sight
+from memory_maze.system.overrides import override
 from memory_maze.training import loop, run
 from memory_maze.training.devices import make_mesh
 from memory_maze.training.log import read_metrics
-from memory_maze.training.run import Run, load_network, train
+from memory_maze.training.run import Run, train
 
 DEBUG = PRESETS["debug"]
 RUN = Run("9x9", DEBUG, steps=8 * 16, layouts=64, log_every=0)

@@ -7,7 +7,7 @@ import pytest
 from conftest import GOLDEN
 from test_golden import assert_same_picture
 
-from memory_maze.simulation import Simulation
+from memory_maze.adapters.simulation import Simulation
 
 TOP = {"camera_resolution": 256, "top_camera": True}
 VARIANTS = {

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 from tiny_data import OBJECTS, STEPS, make_arrays, make_scenes, write_set
 
 from memory_maze import data, web
+from memory_maze.agents.weights import save_agent
 from memory_maze.cli import main
 from memory_maze.data.collection import pack_trajectories
 from memory_maze.data.npz import pack_trajectory
@@ -31,7 +32,6 @@ from memory_maze.play.recordings import save_game
 from memory_maze.probing import session
 from memory_maze.probing.train import begin
 from memory_maze.tasks import make_task
-from memory_maze.training.checkpoint import save_agent
 from memory_maze.watch import film, sources, trace
 from memory_maze.watch.sources import Settings, SourceError, find_entries, find_pair
 from memory_maze.web.watching import STRIP, Library, watch_routes

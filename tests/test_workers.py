@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from memory_maze.workers import calling
+from memory_maze.system.subprocesses import calling
 
 pytestmark = pytest.mark.pythons
 

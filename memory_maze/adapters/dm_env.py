@@ -6,9 +6,9 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.options import ACTIONS
 from memory_maze.scenario import Scenario
-from memory_maze.simulation import Simulation
 from memory_maze.tasks import Task
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from memory_maze.adapters.simulation import Observation, Simulation
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.scenario import Scenario
-from memory_maze.simulation import Observation, Simulation
 from memory_maze.tasks import Task
 
 RENDER_RESOLUTION = 256
@@ -87,7 +87,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         if self.render_mode != "human":
             return
         if self._window is None:
-            from memory_maze.adapters.window import Window
+            from memory_maze.adapters.viewer import Window
 
             self._window = Window(self.simulation.options.control_freq)
         self._window.show(self.simulation.render(self._render_resolution))

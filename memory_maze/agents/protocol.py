@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 
-from memory_maze.policies import Sight
+from memory_maze.policies.protocol import Sight
 
 
 class Network(Protocol):

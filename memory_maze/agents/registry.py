@@ -3,12 +3,12 @@
 import difflib
 
 from memory_maze.agents.config import AgentConfig
-from memory_maze.imports import import_name
+from memory_maze.system.imports import import_name
 
 AGENTS = {"impala": "memory_maze.agents.impala.config:Config"}
 
 
-def find_agent(name: str) -> type[AgentConfig]:
+def find_config(name: str) -> type[AgentConfig]:
     """The config class of an agent by its name, or of your own by package.module:Name."""
     if name not in AGENTS and ":" not in name:
         near = difflib.get_close_matches(name, AGENTS, 1)
@@ -21,6 +21,6 @@ def find_agent(name: str) -> type[AgentConfig]:
 
 
 def name_agent(config: type[AgentConfig]) -> str:
-    """The name by which `find_agent` finds it."""
+    """The name by which `find_config` finds it."""
     own = f"{config.__module__}:{config.__qualname__}"
     return next((name for name, place in AGENTS.items() if place == own), own)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from memory_maze.commands.environment import DEFAULT, Environment
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from memory_maze.extras import missing
-from memory_maze.files import check_writable
 from memory_maze.sampler import check_seed
+from memory_maze.system.extras import missing
+from memory_maze.system.files import check_writable
 from memory_maze.tasks import TASKS, parse_task
 
 console = Console()

@@ -6,9 +6,9 @@ from typing import Literal
 
 from rich.console import Console
 
-from memory_maze.files import check_writable
-from memory_maze.limits import check_between
 from memory_maze.sampler import check_seed
+from memory_maze.system.files import check_writable
+from memory_maze.system.limits import check_between
 
 console = Console()
 
@@ -29,7 +29,7 @@ class Command:
     """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
 
     def run(self) -> None:
-        from memory_maze.demo import run_demo
+        from memory_maze.watch.demo import run_demo
 
         check_between(1, 1000, steps=self.steps)  # an episode of 9x9
         check_between(1, 100, fps=self.fps)

@@ -45,19 +45,19 @@ class Command:
     environment: Environment = DEFAULT
 
     def run(self) -> None:
-        from memory_maze.files import check_writable, replacing
-        from memory_maze.machine import short_name
-        from memory_maze.policies import agent_task, find_agent, load_policy
+        from memory_maze.agents.folder import find_folder, read_task
+        from memory_maze.agents.load import check_agent, load_policy
         from memory_maze.policies.forgetful import Forgetful
-        from memory_maze.rollout import check_agent
+        from memory_maze.system.files import check_writable, replacing
+        from memory_maze.system.provenance import short_name
 
         if self.video is not None:
             _check_video(self.video)
         for file in (self.json, self.video):
             if file is not None:
                 check_writable(file)
-        folder = find_agent(self.policy)
-        own = None if folder is None else agent_task(folder)
+        folder = find_folder(self.policy)
+        own = None if folder is None else read_task(folder)
         task = self.environment.task(self.task or own or "9x9")
         options = self.environment.parse()
         check_agent(self.policy, options)
@@ -96,12 +96,12 @@ def evaluate_shown(
     """`evaluate` with a bar while it plays, and what came of it in words; the report says where it ran."""
     from rich.progress import Progress
 
-    from memory_maze.evaluate import describe_few_layouts, evaluate
-    from memory_maze.machine import describe_origin
+    from memory_maze.episodes.evaluate import describe_few_layouts, evaluate
+    from memory_maze.episodes.rollout import Recording
     from memory_maze.options import Options
-    from memory_maze.rollout import Recording
+    from memory_maze.system.provenance import describe_origin
     from memory_maze.variants import name_task
-    from memory_maze.video import write_episode
+    from memory_maze.watch.episode import write_episode
 
     engine = settings.setdefault("engine", "jax")
     options = settings.setdefault("options", Options())
@@ -146,7 +146,7 @@ def draw_bars(values: list[float]) -> str:
 
 def _check_video(path: Path) -> None:
     """Before minutes of playing, not after."""
-    from memory_maze.video import import_video
+    from memory_maze.system.video import import_video
 
     import_video()
     if path.suffix != ".mp4":
@@ -165,7 +165,7 @@ def _hash(folder: Path) -> str | None:
 
 def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
     """Adds a whole evaluation of the run's own task to its result."""
-    from memory_maze.training.names import RESULT
+    from memory_maze.agents.folder import RESULT
     from memory_maze.training.result import add_evaluation, hash_weights
 
     if hash_weights(folder) != report["weights"]:

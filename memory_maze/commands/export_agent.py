@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +31,13 @@ def export_agent(source: Path, out: Path) -> int:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file, save_file
 
-        from memory_maze.training.checkpoint import read_config
+        from memory_maze.agents.folder import read_config
     except ModuleNotFoundError as error:
         raise missing(f"agents need {error.name}", error.name, "train") from error
     import numpy as np
 
-    from memory_maze.files import check_regular, replacing
-    from memory_maze.training.names import CONFIG, WEIGHTS
+    from memory_maze.agents.folder import CONFIG, WEIGHTS
+    from memory_maze.system.files import check_regular, replacing
     from memory_maze.training.result import is_run
 
     if is_run(out):

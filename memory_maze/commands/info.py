@@ -41,7 +41,7 @@ def _version(package: str) -> str:
 
 def _devices() -> str:
     """What batches run on, or why nothing does."""
-    from memory_maze.machine import describe_devices
+    from memory_maze.system.provenance import describe_devices
 
     try:
         return describe_devices()
@@ -52,7 +52,7 @@ def _devices() -> str:
 def _opengl() -> str:
     """The backend that draws, or why none does."""
     try:
-        from memory_maze.simulation import Simulation
+        from memory_maze.adapters.simulation import Simulation
 
         simulation = Simulation("9x9", seed=0, engine="mujoco")
         simulation.reset()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 console = Console()
 _SHOWN = 20  # of the problems; all are in the JSON file
@@ -33,7 +33,7 @@ class Command:
         from memory_maze.data import hub
         from memory_maze.data.inspect import inspect
         from memory_maze.data.schema import DataError
-        from memory_maze.files import check_writable, replacing
+        from memory_maze.system.files import check_writable, replacing
 
         if self.out is not None:
             _require_extras()
@@ -58,7 +58,7 @@ class Command:
                 path.write_text(json.dumps(report, indent=2) + "\n")
             console.print(f"written: {self.json}", soft_wrap=True)
         if self.out is not None and found.figures is not None:
-            from memory_maze.data.inspect_pictures import write_pictures
+            from memory_maze.watch.inspect_pictures import write_pictures
 
             for path in write_pictures(self.out, found):
                 console.print(f"written: {path}", soft_wrap=True)

@@ -41,7 +41,7 @@ class Command:
     environment: Environment = DEFAULT
 
     def run(self) -> None:
-        from memory_maze.play.sitting import Settings
+        from memory_maze.play.session import Settings
         from memory_maze.play.window import play
 
         settings = Settings(

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import tyro
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Command:
         from rich.console import Console
 
         from memory_maze.commands.presets import choose_preset
-        from memory_maze.files import sole_writer
-        from memory_maze.limits import check_least
+        from memory_maze.system.files import sole_writer
+        from memory_maze.system.limits import check_least
         from memory_maze.training.progress import Bars
 
         try:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import tyro
 
-from memory_maze.extras import missing
-from memory_maze.limits import check_between
+from memory_maze.system.extras import missing
+from memory_maze.system.limits import check_between
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Command:
         from rich.console import Console
 
         from memory_maze import data
-        from memory_maze.video import import_pictures, import_video
+        from memory_maze.system.video import import_pictures, import_video
 
         if self.out.suffix not in (".png", ".mp4"):
             raise ValueError(f"{self.out}: give a file that ends in .png or .mp4")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 console = Console()
 
@@ -119,8 +119,8 @@ class Command:
 
     def _write(self, title: str, blocks: Sequence[Any], scores: dict[str, Any]) -> list[Path]:
         """Writes the tables and the figures that there is something for; returns where they are."""
-        from memory_maze.files import replacing
         from memory_maze.report.markup import write_markdown
+        from memory_maze.system.files import replacing
 
         assert self.out is not None
         page, *pictures = write_markdown(self.out / f"{self.what}.md", title, blocks)

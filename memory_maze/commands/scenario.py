@@ -7,9 +7,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from memory_maze.limits import check_between
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import Scenario
+from memory_maze.system.limits import check_between
 from memory_maze.tasks import parse_task
 
 console = Console()

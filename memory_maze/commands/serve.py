@@ -14,9 +14,9 @@ from typing import Any
 
 from rich.console import Console
 
-from memory_maze.extras import missing
-from memory_maze.files import sole_writer
 from memory_maze.sampler import check_seed
+from memory_maze.system.extras import missing
+from memory_maze.system.files import sole_writer
 from memory_maze.tasks import PACE, TASKS, parse_task
 
 console = Console()

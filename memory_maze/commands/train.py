@@ -6,7 +6,7 @@ from typing import Any
 
 import tyro
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 _DEFAULTS: dict[str, Any] = {"steps": 100_000_000, "layouts": None, "evaluate": 100}
 _SHOWN = {"loss": "loss_total", "entropy": "loss_entropy"}
@@ -57,21 +57,21 @@ class Command:
 
         from memory_maze.commands.presets import choose_preset, find_preset
         from memory_maze.engine.bank import SEED_STRIDE
-        from memory_maze.limits import check_between
-        from memory_maze.overrides import override
+        from memory_maze.system.limits import check_between
+        from memory_maze.system.overrides import override
         from memory_maze.tasks import parse_task
 
         parse_task(self.task)
         check_between(0, SEED_STRIDE, evaluate=self.evaluate)
         try:
-            from memory_maze.agents.registry import find_agent
+            from memory_maze.agents.folder import RESULT
+            from memory_maze.agents.registry import find_config
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
-            from memory_maze.training.names import RESULT
             from memory_maze.training.result import read_result, write_result
             from memory_maze.training.run import Run  # noqa: F401 as what it needs may be missing
         except ModuleNotFoundError as error:
             raise missing(f"training needs {error.name}", error.name, "train") from error
-        agent = find_agent(self.agent)
+        agent = find_config(self.agent)
         if self.preset is not None:
             find_preset(agent, self.preset)
         if not self.distributed and self.hosts is None:
@@ -101,7 +101,7 @@ class Command:
 
     def _train(self, agent: Any, preset: str, console: Any) -> None:
         from memory_maze.commands.presets import find_preset
-        from memory_maze.overrides import override
+        from memory_maze.system.overrides import override
         from memory_maze.training.devices import is_first
         from memory_maze.training.progress import Bars
         from memory_maze.training.result import write_result
@@ -132,8 +132,8 @@ class Command:
 
     def _evaluate(self, result: dict[str, Any], episodes: int) -> None:
         """Unless an earlier call did."""
+        from memory_maze.agents.load import load_policy
         from memory_maze.commands.evaluate import evaluate_shown
-        from memory_maze.policies import load_policy
         from memory_maze.tasks import parse_task
         from memory_maze.training.result import add_evaluation
 

@@ -47,8 +47,8 @@ class Command:
     def run(self) -> None:
         from rich.progress import Progress
 
-        from memory_maze.engine.programs import cache_programs
-        from memory_maze.video import import_video
+        from memory_maze.system.programs import cache_programs
+        from memory_maze.system.video import import_video
         from memory_maze.watch.film import write_film
         from memory_maze.watch.sources import find_pair
 
@@ -71,7 +71,7 @@ class Command:
 
     def _cut(self, path: Path) -> Any:
         """Before minutes of playing, not after."""
-        from memory_maze.files import check_writable
+        from memory_maze.system.files import check_writable
         from memory_maze.watch.film import ENDINGS, GIF_EVERY, GIF_STEPS, Cut, parse_steps
 
         if path.suffix not in ENDINGS:

@@ -7,9 +7,9 @@ import numpy as np
 
 from memory_maze.compare import replay
 from memory_maze.compare.record import Job, Record, draw_scenarios
-from memory_maze.files import replacing
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
+from memory_maze.system.files import replacing
 from memory_maze.tasks import parse_task
 
 DIFFERENCE = 8  # times as bright

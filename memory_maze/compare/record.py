@@ -19,11 +19,11 @@ import numpy as np
 
 from memory_maze.observation import layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
-from memory_maze.processors import num_cores
 from memory_maze.reference import mujoco  # which says how to install it
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.sampler import Sampler
 from memory_maze.scenario import CELL_METRES, WALL, Scenario, cell_to_world
+from memory_maze.system.cpu import num_cores
 from memory_maze.tasks import parse_task
 
 # Uniform noise; mostly forward, held for a while; to the target; from all around objects, one action each.

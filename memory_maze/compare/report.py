@@ -12,10 +12,10 @@ from rich.table import Table
 from memory_maze.compare import pictures as drawing
 from memory_maze.compare import replay
 from memory_maze.compare.record import Job, Record, record_all
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import replacing
 from memory_maze.options import Options
 from memory_maze.scenario import COLORS
+from memory_maze.system.files import replacing
+from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import parse_task
 
 VIEWS = {

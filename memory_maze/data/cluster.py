@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from memory_maze.agents.load import load_policy
 from memory_maze.data.collection import File, Note, describe_maker, draw_scenarios, fill, make_shard
 from memory_maze.data.manifest import Manifest, Shard
-from memory_maze.engine.programs import cache_programs
-from memory_maze.policies import Policy, load_policy
+from memory_maze.policies.protocol import Policy
+from memory_maze.system.programs import cache_programs
 
 RETRIES = 20  # of a shard, when the worker that makes it dies
 AHEAD = 2  # shards that each worker has waiting

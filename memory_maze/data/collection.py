@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from memory_maze import __version__
+from memory_maze.agents.load import check_agent, load_policy
 from memory_maze.data import scenes as scenes_module
 from memory_maze.data.archive import Archive
 from memory_maze.data.frames import Reader
@@ -27,18 +27,19 @@ from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import LOCK, is_temporary, replacing, sole_writer
-from memory_maze.limits import check_between
+from memory_maze.episodes.rollout import ENGINES, Advance, play
 from memory_maze.options import DEFAULT, Options
-from memory_maze.policies import Policy, load_policy
-from memory_maze.processors import num_cores
-from memory_maze.rollout import ENGINES, Advance, check_agent, play
+from memory_maze.policies.protocol import Policy
 from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
+from memory_maze.system.cpu import num_cores
+from memory_maze.system.files import LOCK, is_temporary, replacing, sole_writer
+from memory_maze.system.limits import check_between
+from memory_maze.system.programs import cache_programs
+from memory_maze.system.subprocesses import calling
 from memory_maze.tasks import MAX_SECONDS, Task, parse_task
 from memory_maze.variants import check_playable, read_options, record_options
-from memory_maze.workers import calling
+from memory_maze.version import __version__
 
 EVALUATION_SHARE = 30  # one in so many, as in the paper
 # As many as are made in a minute or less, for no more is lost.

@@ -19,9 +19,9 @@ from memory_maze.data.npz import Files, Member, find_members, is_in_split
 from memory_maze.data.order import ORDERS, Order, check_sizes, split_between
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, join, read_scenes
 from memory_maze.data.schema import KEYS, RESET, DataError, check_keys
-from memory_maze.files import explain
 from memory_maze.options import DEFAULT
-from memory_maze.processors import memory_bytes
+from memory_maze.system.cpu import memory_bytes
+from memory_maze.system.files import explain
 
 Arrays = Literal["numpy", "jax", "dlpack"]
 SEQUENCE_KEYS = (*KEYS, RESET)

@@ -12,12 +12,12 @@ import numpy as np
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
 from memory_maze.engine.env import draw_image
-from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State
 from memory_maze.observation import Observer, finish_image, to_cells
 from memory_maze.options import ACTIONS, DEFAULT, Options
-from memory_maze.processors import num_cores
 from memory_maze.scenario import CELL_METRES, COLORS
+from memory_maze.system.cpu import num_cores
 
 FEW = 128  # frames that are not worth dividing
 

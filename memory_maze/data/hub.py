@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from memory_maze.data.schema import DataError
-from memory_maze.extras import missing
-from memory_maze.files import cache_folder, replacing
-from memory_maze.locks import lock
+from memory_maze.system.extras import missing
+from memory_maze.system.files import cache_folder, replacing
+from memory_maze.system.locks import lock
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import HfApi, RepoFile

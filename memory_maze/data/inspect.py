@@ -23,7 +23,7 @@ from memory_maze.data.tracks import (
     tracks_of_arrays,
     tracks_of_scenes,
 )
-from memory_maze.files import is_temporary
+from memory_maze.system.files import is_temporary
 
 ALL = "all"  # the split of trajectories that belong to none
 _FORMATS = {"scenes": "scenes", "npz": "NPZ files"}

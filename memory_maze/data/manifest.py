@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.data.schema import DataError
-from memory_maze.files import replacing
+from memory_maze.episodes.rollout import ENGINES
 from memory_maze.options import DEFAULT, Options
-from memory_maze.rollout import ENGINES
 from memory_maze.sampler import MAX_SEED
+from memory_maze.system.files import replacing
 from memory_maze.tasks import MAX_SECONDS, Task
 from memory_maze.variants import read_options, record_options
 

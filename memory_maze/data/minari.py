@@ -19,11 +19,11 @@ from gymnasium.envs.registration import EnvSpec
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import KEYS
-from memory_maze.extras import missing
-from memory_maze.files import sync_all
-from memory_maze.locks import lock
 from memory_maze.options import Options
 from memory_maze.registration import VARIANTS, env_id
+from memory_maze.system.extras import missing
+from memory_maze.system.files import sync_all
+from memory_maze.system.locks import lock
 from memory_maze.tasks import TASKS, make_task
 from memory_maze.variants import name_options, record_options
 

@@ -17,7 +17,7 @@ import numpy as np
 from memory_maze.data.archive import LIMIT, Archive, check_member, naming, open_zip, pack
 from memory_maze.data.manifest import SPLITS
 from memory_maze.data.schema import KEYS, RESET, RESOLUTION, DataError, Key, check_arrays, find_resolution
-from memory_maze.processors import memory_bytes
+from memory_maze.system.cpu import memory_bytes
 
 _THREADS = 8
 

@@ -16,9 +16,9 @@ import numpy as np
 from memory_maze.data.archive import LIMIT, Archive, naming, pack
 from memory_maze.data.schema import DataError
 from memory_maze.engine.env import read_scenarios
+from memory_maze.episodes.rollout import Recording
 from memory_maze.observation import to_cells
 from memory_maze.options import ACTIONS
-from memory_maze.rollout import Recording
 from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, Scenario, find_rooms
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
 

@@ -16,15 +16,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.maze import Layout
 from memory_maze.observation import bit_rows, layout_of
 from memory_maze.options import DEFAULT, Options
-from memory_maze.processors import num_cores
 from memory_maze.sampler import MAX_SEED, make_generator, make_sampler
 from memory_maze.scenario import Scenario
+from memory_maze.system.cpu import num_cores
+from memory_maze.system.files import cache_folder, read_cached, write_cached
+from memory_maze.system.subprocesses import calling
 from memory_maze.tasks import Task
-from memory_maze.workers import calling
 
 # At least as many as a run of 100 million steps plays episodes.
 DEFAULT_LAYOUTS = {9: 1 << 17, 11: 1 << 16, 13: 1 << 16, 15: 1 << 15}

@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import minimap, rules
+from memory_maze.engine import rules
 from memory_maze.engine.bank import Bank, load_bank
-from memory_maze.engine.programs import cache_programs
-from memory_maze.engine.render import View, render
-from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.picture import minimap
+from memory_maze.engine.picture.render import View, render
+from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State, Timestep, jitted, typed_key
 from memory_maze.observation import bit_rows, check_minimap, layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
 from memory_maze.scenario import CELL_METRES, COLORS, WALL_TEXTURES, Scenario, cell_to_world
+from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import Task, get_task
 
 _BORDERS = (COLORS * 255 * 0.7).astype(np.uint8)

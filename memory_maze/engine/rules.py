@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from memory_maze.engine import motion
+from memory_maze.engine.physics import motion
 from memory_maze.engine.types import State
 
 

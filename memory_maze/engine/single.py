@@ -11,12 +11,12 @@ import numpy as np
 
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, make_view, render_state
-from memory_maze.engine.programs import cache_programs
-from memory_maze.engine.render import View
-from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.picture.render import View
+from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
+from memory_maze.system.programs import cache_programs
 
 MIN_DRAWS = 4096  # more than a sampled episode of any published task has
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.data.scenes import Scenes, from_recording
+from memory_maze.episodes.rollout import Recording
 from memory_maze.observation import Observer
 from memory_maze.options import ACTION_NAMES, DEFAULT, Options
-from memory_maze.rollout import Recording
 from memory_maze.scenario import COLORS, Scenario
-from memory_maze.simulation import Simulation
 from memory_maze.tasks import Task
 
 

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memory_maze import __version__
-from memory_maze.files import is_temporary, replacing
 from memory_maze.options import DEFAULT, Options
 from memory_maze.play.game import Game
+from memory_maze.system.files import is_temporary, replacing
 from memory_maze.tasks import Task
 from memory_maze.variants import name_options, read_options, record_options
+from memory_maze.version import __version__
 
 EPISODES = "episodes"
 MAX_NAME = 40

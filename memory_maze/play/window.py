@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.extras import missing
 from memory_maze.play.recordings import Played
-from memory_maze.play.sitting import AGENT_PIXELS, Settings, Sitting, Stage
+from memory_maze.play.session import AGENT_PIXELS, Settings, Sitting, Stage
 from memory_maze.scenario import COLOR_NAMES, COLORS
+from memory_maze.system.extras import missing
 from memory_maze.variants import name_options
 
 SIZE, MIN_SIZE = (960, 640), (600, 400)  # pixels; the picture is two thirds of the width
@@ -65,7 +65,7 @@ class PlayWindow:
     def __init__(self, full_screen: bool = False) -> None:
         self._pygame = pygame = _import_pygame()
         _check_screen()
-        # As in memory_maze.adapters.window: SDL must leave OpenGL to MuJoCo.
+        # As in memory_maze.adapters.viewer: SDL must leave OpenGL to MuJoCo.
         os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
         try:
             pygame.display.init()  # not pygame.init, which wants a sound card

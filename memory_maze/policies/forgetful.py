@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from memory_maze.engine.types import State
-from memory_maze.policies import Policy
+from memory_maze.policies.protocol import Policy
 
 
 @dataclasses.dataclass(frozen=True)

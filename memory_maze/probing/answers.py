@@ -7,6 +7,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from memory_maze.agents.folder import read_config
+from memory_maze.agents.weights import load_weights
 from memory_maze.data.dataset import Dataset
 from memory_maze.probing import baselines
 from memory_maze.probing.evaluate import observe, time_first
@@ -14,7 +16,6 @@ from memory_maze.probing.model import SequenceModel, start
 from memory_maze.probing.probe import KEYS, Probe, ProbeConfig
 from memory_maze.probing.train import OptimizerConfig, Run, begin
 from memory_maze.scenario import COLORS
-from memory_maze.training.checkpoint import load_weights, read_config
 
 _CHUNK = 100
 

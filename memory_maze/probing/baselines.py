@@ -9,13 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.limits import check_between, check_least
 from memory_maze.models.cores import GRU
 from memory_maze.models.nets import MLP
 from memory_maze.models.rssm import RSSM, Latent, divergence
 from memory_maze.models.vision import make_vision
 from memory_maze.options import ACTIONS
 from memory_maze.probing.model import Carry, Learned, Sequence, SequenceModel
+from memory_maze.system.limits import check_between, check_least
 
 _NORM_EPSILON = 1e-3  # of the dynamics' layers, as of the probes'
 

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.imports import import_name
+from memory_maze.system.imports import import_name
 
 Carry = Any  # a pytree of arrays
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.files import replacing
 from memory_maze.probing.answers import Answers, mean_score
-from memory_maze.video import import_pictures, write_video
+from memory_maze.system.files import replacing
+from memory_maze.system.video import import_pictures, write_video
 
 FPS = 12
 _SIDE, _GAP, _TEXT = 192, 16, 32  # pixels; multiples of 16, as codecs want it

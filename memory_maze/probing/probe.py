@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from memory_maze.limits import check_above, check_least
 from memory_maze.models.nets import MLP
+from memory_maze.system.limits import check_above, check_least
 
 Target = Literal["walls", "objects"]
 TARGETS: tuple[Target, ...] = ("walls", "objects")

@@ -20,9 +20,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import read_small, replacing
+from memory_maze.agents.folder import RESULT
+from memory_maze.system.files import read_small, replacing
 from memory_maze.training.log import read_metrics
-from memory_maze.training.names import RESULT
 from memory_maze.training.result import MAX_BYTES, sum_up, thin
 
 KIND = "probing"
@@ -36,7 +36,7 @@ def write_result(
     evaluation: dict[str, Any],
 ) -> dict[str, Any]:
     """Writes what came of a run: what it is, and how it was scored."""
-    from memory_maze.machine import describe_origin
+    from memory_maze.system.provenance import describe_origin
 
     lines = read_metrics(folder)
     steps = described["config"]["steps"]

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from memory_maze.agents.weights import save_agent
 from memory_maze.data.dataset import Dataset
-from memory_maze.overrides import override
 from memory_maze.probing import baselines
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.evaluate import evaluate, summarize
 from memory_maze.probing.probe import TARGETS, ProbeConfig
 from memory_maze.probing.result import find_preset, write_result
 from memory_maze.probing.train import Learning, OptimizerConfig, Run, name_depth, train
-from memory_maze.training.checkpoint import save_agent
+from memory_maze.system.overrides import override
 
 CONSTANT = "constant"
 

@@ -17,22 +17,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from memory_maze.agents.folder import CONFIG, read_config
 from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import replacing
-from memory_maze.limits import check_above, check_least
 from memory_maze.probing import baselines
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
 from memory_maze.probing.model import SequenceModel, find_maker, start
 from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
 from memory_maze.sampler import check_seed
-from memory_maze.training.checkpoint import Checkpoints, read_config
+from memory_maze.system.files import replacing
+from memory_maze.system.limits import check_above, check_least
+from memory_maze.system.programs import cache_programs
+from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
 from memory_maze.training.meter import Meter
-from memory_maze.training.names import CONFIG
 from memory_maze.training.needs import Forecast
 from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 

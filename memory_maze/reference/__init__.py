@@ -5,7 +5,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "mujoco":
         raise
-    from memory_maze.extras import install_command
+    from memory_maze.system.extras import install_command
 
     raise ModuleNotFoundError(
         f'engine="mujoco" needs MuJoCo: {install_command("mujoco")}, or [reference] for exact episodes',

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memory_maze.evaluate import PAPER
+from memory_maze.episodes.evaluate import PAPER
 from memory_maze.tasks import TASKS
 
 ROWS = (

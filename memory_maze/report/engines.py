@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memory_maze.evaluate import FEWEST
+from memory_maze.episodes.evaluate import FEWEST
 
 _DRAWS = 10_000
 

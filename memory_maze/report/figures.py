@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze import paper
-from memory_maze.evaluate import BIN
+from memory_maze.episodes.evaluate import BIN
 from memory_maze.report.scores import ENGINES, Group, sort_tasks
 
 # Okabe and Ito's colours, which the colour-blind tell apart; greys are the paper's and the oracle's.

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from memory_maze import paper
-from memory_maze.evaluate import BIN, RESAMPLES, bootstrap
+from memory_maze.episodes.evaluate import BIN, RESAMPLES, bootstrap
 from memory_maze.options import DEFAULT, Options
 from memory_maze.play.recordings import EPISODES, Played, read_recordings
 from memory_maze.report.markup import escape_markdown

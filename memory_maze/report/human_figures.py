@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from memory_maze import paper
-from memory_maze.evaluate import BIN, FEWEST
+from memory_maze.episodes.evaluate import BIN, FEWEST
 from memory_maze.report.figures import PALETTE, finish, make_panels
 from memory_maze.report.human import Size, make_cell, resample
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import replacing
+from memory_maze.system.files import replacing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from memory_maze import __version__
-from memory_maze.files import replacing
-from memory_maze.machine import find_commit, now, short_name
 from memory_maze.report import benchmarks, human, probing, scores
 from memory_maze.report.blocks import Oracle, human_blocks, online_blocks, probing_blocks
 from memory_maze.report.markup import Block, code, escape_markdown, fill_page, make_html
 from memory_maze.report.tables import MISSING, markdown
+from memory_maze.system.files import replacing
+from memory_maze.system.provenance import find_commit, now, short_name
+from memory_maze.version import __version__
 
 TITLE = "Memory Maze: results"
 INTRODUCTION = (

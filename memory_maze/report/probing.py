@@ -12,8 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
-from memory_maze.files import read_small
-from memory_maze.machine import short_name
+from memory_maze.agents.folder import RESULT
 from memory_maze.paper import Benchmark
 from memory_maze.probing.result import KIND, read_result
 from memory_maze.report.scores import (
@@ -27,8 +26,9 @@ from memory_maze.report.scores import (
     sort_tasks,
 )
 from memory_maze.report.tables import format_time, markdown
+from memory_maze.system.files import read_small
+from memory_maze.system.provenance import short_name
 from memory_maze.tasks import parse_task
-from memory_maze.training.names import RESULT
 from memory_maze.training.result import MAX_BYTES, find_difference
 
 TARGETS = ("walls", "objects")

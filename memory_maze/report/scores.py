@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from memory_maze import paper
-from memory_maze.agents.registry import AGENTS, find_agent
-from memory_maze.machine import short_name
+from memory_maze.agents.folder import RESULT
+from memory_maze.agents.registry import AGENTS, find_config
+from memory_maze.system.provenance import short_name
 from memory_maze.tasks import TASKS
-from memory_maze.training.names import RESULT
 from memory_maze.training.result import is_run, read_result
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
@@ -167,7 +167,7 @@ def group(results: Iterable[dict[str, Any]]) -> list[Group]:
 
 def name_agent(result: dict[str, Any]) -> str:
     """Like "IMPALA, preset fast, no memory, 100M steps"."""
-    words = [find_agent(result["agent"]).title if result["agent"] in AGENTS else result["agent"]]
+    words = [find_config(result["agent"]).title if result["agent"] in AGENTS else result["agent"]]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     words += [result["ablation"]] if result["ablation"] else []
     hidden = _ABLATIONS if result["ablation"] else ()
@@ -186,7 +186,7 @@ def former_version(result: dict[str, Any]) -> str | None:
     """Which earlier version of the agent it is of, if its results are not comparable."""
     if result["agent"] not in AGENTS:
         return None
-    return find_agent(result["agent"]).former_version(result["config"]["agent"])
+    return find_config(result["agent"]).former_version(result["config"]["agent"])
 
 
 def is_finished(result: dict[str, Any]) -> bool:

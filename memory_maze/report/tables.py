@@ -6,9 +6,8 @@ from typing import Any
 from rich.table import Table
 
 from memory_maze import paper
-from memory_maze.agents.registry import find_agent
-from memory_maze.evaluate import describe_few_layouts
-from memory_maze.machine import format_seconds
+from memory_maze.agents.registry import find_config
+from memory_maze.episodes.evaluate import describe_few_layouts
 from memory_maze.report.engines import compare
 from memory_maze.report.scores import (
     MISSING,
@@ -22,6 +21,7 @@ from memory_maze.report.scores import (
     former_version,
     is_finished,
 )
+from memory_maze.system.provenance import format_seconds
 from memory_maze.tasks import TASKS
 
 MARK = "†"
@@ -39,7 +39,7 @@ def make_notes(groups: Sequence[Group]) -> list[str]:
     results = [result for one in groups for result in one.results]
     reports = [report for result in results for report in result["evaluations"]]
     few = dict.fromkeys(filter(None, map(describe_few_layouts, reports)))
-    former = dict.fromkeys(find_agent(one["agent"]).former_note for one in results if former_version(one))
+    former = dict.fromkeys(find_config(one["agent"]).former_note for one in results if former_version(one))
     return [NOTE, *former, *(f"{sentence}." for sentence in few)]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from memory_maze.files import sole_writer
-from memory_maze.processors import num_cores
+from memory_maze.system.cpu import num_cores
+from memory_maze.system.files import sole_writer
 
 AXIS = "devices"
 SAME: Any = PartitionSpec()

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory_maze.files import check_regular, replacing
-from memory_maze.training.names import METRICS
+from memory_maze.agents.folder import METRICS
+from memory_maze.system.files import check_regular, replacing
 
 
 class Log:

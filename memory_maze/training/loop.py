@@ -19,7 +19,7 @@ from memory_maze.agents.protocol import Network, Sequence
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.types import State, Timestep
 from memory_maze.options import ACTIONS
-from memory_maze.policies import Sight
+from memory_maze.policies.protocol import Sight
 from memory_maze.training.devices import AXIS, SAME, SHARED_OUT, check_divides, on_all
 
 

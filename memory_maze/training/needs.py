@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from memory_maze.machine import format_seconds
-from memory_maze.processors import memory_free
+from memory_maze.system.cpu import memory_free
+from memory_maze.system.provenance import format_seconds
 from memory_maze.training.stopping import Tell
 
 _TIMED = 3  # updates

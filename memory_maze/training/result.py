@@ -21,11 +21,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from memory_maze.agents.registry import AGENTS, find_agent
-from memory_maze.files import read_small, replacing
-from memory_maze.locks import lock
+from memory_maze.agents.folder import CONFIG, METRICS, RESULT, WEIGHTS
+from memory_maze.agents.registry import AGENTS, find_config
+from memory_maze.system.files import read_small, replacing
+from memory_maze.system.locks import lock
 from memory_maze.training.log import read_metrics
-from memory_maze.training.names import CONFIG, METRICS, RESULT, WEIGHTS
 
 POINTS = 200
 MAX_BYTES = 1 << 26  # of a file that may have come from anywhere
@@ -81,7 +81,7 @@ _KINDS: dict[str, Any] = {
 
 def write_result(folder: Path) -> dict[str, Any]:
     """Writes what came of the run that this process has trained; keeps the evaluations of its weights."""
-    from memory_maze.machine import describe_origin
+    from memory_maze.system.provenance import describe_origin
 
     origin = describe_origin()
     with _locked(folder):
@@ -157,7 +157,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text())
         lines = read_metrics(folder)
-        agent = find_agent(config["algorithm"])
+        agent = find_config(config["algorithm"])
         preset, changes = agent.nearest_preset(config["agent"])
         return {
             "format": _FORMAT,
@@ -228,7 +228,7 @@ def _find_labels(config: dict[str, Any]) -> dict[str, Any]:
     """A preset may have changed since a run: what it is called is what it would be called now."""
     if config.get("algorithm") not in AGENTS or not isinstance(config.get("agent"), dict):
         return {}
-    preset, changes = find_agent(config["algorithm"]).nearest_preset(config["agent"])
+    preset, changes = find_config(config["algorithm"]).nearest_preset(config["agent"])
     return {"preset": preset, "changes": changes}
 
 

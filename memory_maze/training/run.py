@@ -8,20 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 from jax.sharding import Mesh
 
 from memory_maze.agents.config import AgentConfig
+from memory_maze.agents.folder import CONFIG, read_config
+from memory_maze.agents.network import read_agent
 from memory_maze.agents.protocol import Network
-from memory_maze.agents.registry import find_agent, name_agent
+from memory_maze.agents.registry import name_agent
+from memory_maze.agents.weights import save_agent
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.engine.programs import cache_programs
-from memory_maze.limits import check_above, check_least
 from memory_maze.sampler import check_seed
+from memory_maze.system.limits import check_above, check_least
+from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import parse_task
-from memory_maze.training.checkpoint import Checkpoints, load_weights, read_config, save_agent
+from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import (
     Agreement,
     check_same_on_all,
@@ -35,7 +37,6 @@ from memory_maze.training.devices import (
 from memory_maze.training.log import Log
 from memory_maze.training.loop import LAYOUT, Program, Training, begin, compile_iterate
 from memory_maze.training.meter import Meter
-from memory_maze.training.names import CONFIG
 from memory_maze.training.needs import Forecast, check_memory
 from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 
@@ -196,19 +197,11 @@ def _check_same(run: Run, out: Path) -> None:
     if former := run.agent.former_version(described["agent"]):
         raise ValueError(f"{out}: its run is of a {former}: choose another folder to train anew")
     old = {key: described.get(key) for key in ("task", "seed", "layouts")}
-    old |= dataclasses.asdict(_read_agent(described, out))
+    old |= dataclasses.asdict(read_agent(described, out))
     new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
     for key, value in new.items():
         if old[key] != value:
             raise ValueError(f"{out}: its run has {key} {old[key]} and not {value}: choose another folder")
-
-
-def _read_agent(described: dict[str, Any], folder: Path) -> AgentConfig:
-    """The agent's hyperparameters, also of a run of an earlier version."""
-    try:
-        return find_agent(described["algorithm"]).read(described["agent"])
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from error
 
 
 @dataclasses.dataclass
@@ -253,11 +246,3 @@ class _Writer:
         if self.log:
             self.log.write(line)
             self.show(line)
-
-
-def load_network(folder: Path) -> tuple[Network, dict[str, Any]]:
-    """A trained network and what config.json says of it."""
-    described = read_config(folder)
-    config = _read_agent(described, folder)
-    template = eqx.filter_eval_shape(config.load().init, jax.random.key(0), config)
-    return load_weights(folder, template), described

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.files import replacing
-from memory_maze.video import FPS, import_video, write_video
+from memory_maze.system.files import replacing
+from memory_maze.system.video import import_video, write_video
+from memory_maze.watch.episode import FPS
 from memory_maze.watch.maps import INK, Map, load_font
 from memory_maze.watch.trace import DRAWN, Color, Trace
 

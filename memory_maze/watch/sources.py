@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from memory_maze.agents.folder import CONFIG, agent_names, find_folder, read_task
+from memory_maze.agents.load import check_agent, load_policy
 from memory_maze.data import hub
 from memory_maze.data.archive import Archive
 from memory_maze.data.inspect import Part, find_parts, read_part
 from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes, from_recording, read_scenes, to_scenario
 from memory_maze.data.schema import DataError
-from memory_maze.extras import missing
-from memory_maze.files import read_small
-from memory_maze.machine import short_name
+from memory_maze.episodes.rollout import Advance
 from memory_maze.options import DEFAULT, Options
 from memory_maze.play.recordings import (
     EPISODES,
@@ -34,12 +34,13 @@ from memory_maze.play.recordings import (
     read_played,
     read_recordings,
 )
-from memory_maze.policies import POLICIES, agent_names, agent_task, find_agent, load_policy
-from memory_maze.rollout import Advance, check_agent
+from memory_maze.policies import POLICIES
 from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
+from memory_maze.system.extras import missing
+from memory_maze.system.files import read_small
+from memory_maze.system.provenance import short_name
 from memory_maze.tasks import Task, parse_task
-from memory_maze.training.names import CONFIG
 from memory_maze.variants import check_playable, name_options, name_task, record_options
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 
@@ -145,8 +146,8 @@ def _with_task(words: Sequence[str], settings: Settings) -> Settings:
     if settings.task is not None:
         return settings
     for base in (_split(word)[0] for word in words):
-        if _find_kind(base) is find_agents and (folder := find_agent(base)) is not None:
-            return dataclasses.replace(settings, task=agent_task(folder))
+        if _find_kind(base) is find_agents and (folder := find_folder(base)) is not None:
+            return dataclasses.replace(settings, task=read_task(folder))
     return settings
 
 
@@ -331,8 +332,8 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
     """An agent in a maze that no agent is trained in, which is the same for all agents."""
     from memory_maze.engine.bank import draw_scenario
 
-    folder = find_agent(word)
-    own = None if folder is None else agent_task(folder)
+    folder = find_folder(word)
+    own = None if folder is None else read_task(folder)
     options = settings.options
     check_agent(word, options)
     seed = settings.seed if number is None else number
@@ -377,8 +378,8 @@ def _play(
     options: Options,
     advance: Advance,
 ) -> Trace:
-    from memory_maze.engine.programs import cache_programs
-    from memory_maze.rollout import play
+    from memory_maze.episodes.rollout import play
+    from memory_maze.system.programs import cache_programs
 
     cache_programs()
     policy = load_policy(word)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from memory_maze.play.game import Game, choose_action
-from memory_maze.processors import num_cores
 from memory_maze.scenario import COLOR_NAMES
+from memory_maze.system.cpu import num_cores
 from memory_maze.web.store import DONE, Episode, Store
 
 RESOLUTIONS = (64, 256)  # the agent's own picture, and one for people

@@ -13,7 +13,7 @@ from memory_maze.agents.returns import Vtrace, vtrace
 from memory_maze.models.cores import Carry, Core, make_core
 from memory_maze.models.nets import Linear, ResNet
 from memory_maze.options import ACTIONS
-from memory_maze.policies import Sight
+from memory_maze.policies.protocol import Sight
 
 
 class Network(eqx.Module):

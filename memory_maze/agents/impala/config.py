@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from memory_maze.agents.config import AgentConfig
-from memory_maze.limits import check_above, check_between, check_least
+from memory_maze.system.limits import check_above, check_between, check_least
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ from jax.custom_batching import custom_vmap
 from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
-from memory_maze.engine import arithmetic
-from memory_maze.engine.contact import (
+from memory_maze.engine.physics import arithmetic
+from memory_maze.engine.physics.contact import (
     ACCURATE,
     CAMERA_MOMENT,
     INVERSE_MASS,

@@ -19,7 +19,7 @@ def calling(function: str, job: Any, workers: int) -> Generator[Iterator[bytes]]
     """
     # Programs of their own: a process that runs JAX must not be forked, and spawned ones would
     # import the user's script.
-    command = [sys.executable, "-c", "from memory_maze.workers import _work; _work()"]
+    command = [sys.executable, "-c", "from memory_maze.system.subprocesses import _work; _work()"]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for first in range(workers):

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import shading
-from memory_maze.engine.arithmetic import invert, root
-from memory_maze.engine.rays import AMBIENT, DIFFUSE, Camera, Lens, Ray, inverse_depth
+from memory_maze.engine.physics.arithmetic import invert, root
+from memory_maze.engine.picture import shading
+from memory_maze.engine.picture.rays import AMBIENT, DIFFUSE, Camera, Lens, Ray, inverse_depth
 from memory_maze.scenario import COLORS
 
 OBJECT_RADIUS = 0.6

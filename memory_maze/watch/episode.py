@@ -1,54 +1,19 @@
-"""Videos: of any pictures, and of what an agent saw in an episode."""
+"""A video of what an agent saw in an episode."""
 
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memory_maze.extras import missing
-from memory_maze.files import replacing
+from memory_maze.data.frames import Reader
+from memory_maze.data.scenes import UNKNOWN_SEED, from_recording
 from memory_maze.options import DEFAULT, Options
 from memory_maze.scenario import Scenario
+from memory_maze.system.video import write_video
 
 FPS = 12  # three times as fast as the benchmark's own clock
 _PICTURE, _TEXT = 448, 32  # pixels; both multiples of 16, as codecs want it
-
-
-def import_pictures() -> Any:
-    """imageio with what it needs for pictures, or one line that says what is missing."""
-    try:
-        import imageio.v2 as imageio
-        import PIL  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
-    return imageio
-
-
-def import_video() -> Any:
-    """The same with what it needs for videos."""
-    imageio = import_pictures()
-    try:
-        import imageio_ffmpeg  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
-    return imageio
-
-
-def _missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    return missing(f"pictures and videos need {error.name}", error.name, "video")
-
-
-def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
-    """Writes (H, W, 3) uint8 pictures as a video, whole or not at all."""
-    imageio = import_video()
-    with replacing(path) as temporary, warnings.catch_warnings():
-        # JAX warns of forks; the child becomes ffmpeg at once and never uses JAX.
-        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-        with imageio.get_writer(temporary, format="FFMPEG", fps=fps, macro_block_size=16) as writer:
-            for frame in frames:
-                writer.append_data(frame)
 
 
 def write_episode(
@@ -58,9 +23,6 @@ def write_episode(
 
     Pictures are drawn from where it was, by the engine that recorded it, and so are those that it saw.
     """
-    from memory_maze.data.frames import Reader
-    from memory_maze.data.scenes import UNKNOWN_SEED, from_recording
-
     first = type(recording)(*(array[:1] for array in recording))
     # Pictures show no rewards, and scenes do not hold those of every rule.
     scene = from_recording([scenario], [UNKNOWN_SEED], first._replace(rewards=0 * first.rewards))

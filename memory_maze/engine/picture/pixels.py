@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import rays, shading, spheres
-from memory_maze.engine.rays import Camera, Faces, Fan, Lens, Ray
-from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
-from memory_maze.engine.textures import SLOTS
+from memory_maze.engine.picture import rays, shading, spheres
+from memory_maze.engine.picture.rays import Camera, Faces, Fan, Lens, Ray
+from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.textures import SLOTS
+from memory_maze.engine.types import Maze
 
 # What a sample sees: one of these, or 2 + m for sphere m; a wall has its face's identity above.
 SKY, FLOOR, FIRST_SPHERE, WALL = 0, 1, 2, 8
@@ -63,6 +64,18 @@ class View:
 def make_optics(view: View) -> tuple[Lens, Fan]:
     lens = rays.egocentric_lens(view.resolution)
     return lens, rays.make_fan(lens, rays.fan_size(view.resolution))
+
+
+class Scene(NamedTuple):
+    """What is drawn, for L lanes: the arguments of `render` with a leading axis."""
+
+    maze: Maze
+    x: jax.Array  # (L,) float32
+    y: jax.Array
+    z: jax.Array
+    heading: jax.Array
+    visible: jax.Array  # (L, T) bool
+    border: jax.Array  # (L, 3) uint8
 
 
 class Survey(NamedTuple):

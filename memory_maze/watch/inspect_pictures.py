@@ -10,9 +10,9 @@ from memory_maze.data.inspect import Inspection, read_part
 from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.tracks import POINTS, Figures, measure
-from memory_maze.engine.programs import cache_programs
-from memory_maze.files import replacing
-from memory_maze.video import write_video
+from memory_maze.system.files import replacing
+from memory_maze.system.programs import cache_programs
+from memory_maze.system.video import write_video
 from memory_maze.watch.maps import INK, Map, load_font, time_color
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 

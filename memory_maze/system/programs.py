@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from memory_maze.files import cache_folder, replacing
+from memory_maze.system.files import cache_folder, replacing
 
 _DIGEST = hashlib.sha256().digest_size
 

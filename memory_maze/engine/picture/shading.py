@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from memory_maze.engine.arithmetic import invert, invert_root
-from memory_maze.engine.rays import (
+from memory_maze.engine.physics.arithmetic import invert, invert_root
+from memory_maze.engine.picture.rays import (
     AMBIENT,
     DIFFUSE,
     LIGHT_STEPS,
@@ -21,7 +21,7 @@ from memory_maze.engine.rays import (
     take,
     to_fixed,
 )
-from memory_maze.engine.textures import FIRST_FLOOR, Atlas
+from memory_maze.engine.picture.textures import FIRST_FLOOR, Atlas
 from memory_maze.scenario import CELL_METRES
 
 FULL_LEVEL = 10  # log2 of the largest texture's side

@@ -11,14 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from memory_maze.processors import memory_bytes, num_cores
+from memory_maze.system.cpu import memory_bytes, num_cores
 
-ROOT = Path(__file__).resolve().parent.parent  # of the checkout, if the package lies in one
+ROOT = Path(__file__).resolve().parents[2]  # of the checkout, if the package lies in one
 
 
 def describe_origin() -> dict[str, Any]:
     """Command, date, commit, hardware and versions, as plain data without paths of this machine."""
-    from memory_maze import __version__
+    from memory_maze.version import __version__
 
     return {
         "command": command_line(),

@@ -17,18 +17,17 @@ import numpy as np
 
 from memory_maze.engine import rules
 from memory_maze.engine.env import begin_scenario, begin_scenarios, draw_image
-from memory_maze.engine.textures import Atlas, load_atlas
+from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
 from memory_maze.observation import Observer, finish_image
 from memory_maze.options import ACTIONS, DEFAULT, Options
-from memory_maze.policies import Policy, Sight, find_agent
-from memory_maze.processors import num_cores
+from memory_maze.policies.protocol import Policy, Sight
 from memory_maze.scenario import Scenario
+from memory_maze.system.cpu import num_cores
 
 ENGINES = ("jax", "mujoco")
 CHUNK = 50  # steps between two looks at the clock, at most
 WIDTH = 32  # episodes that a CPU's core plays at once, always: other sizes would round differently
-AGENT_PIXELS = 64  # of each side of the pictures that agents are trained in
 START_BATCH = 8  # mazes at a time, for policies that search the whole maze at the start
 
 Advance = Callable[[int], None]  # called with the number of steps that were made
@@ -85,15 +84,6 @@ def _check_policy(policy: Policy, options: Options) -> None:
     if getattr(policy, "sees_pictures", False) and not options.target_color_in_image:
         raise ValueError(
             "target_color_in_image must be true for policies that see pictures: nothing else shows the target"
-        )
-
-
-def check_agent(name: str, options: Options) -> None:
-    """Refuses pictures of another size than those that a trained agent was trained in."""
-    if find_agent(name) is not None and (side := options.camera_resolution) != AGENT_PIXELS:
-        raise ValueError(
-            f"{name} was trained in pictures of {AGENT_PIXELS}x{AGENT_PIXELS} and cannot see {side}x{side}: "
-            f"choose another variant, or --options camera_resolution={AGENT_PIXELS}"
         )
 
 

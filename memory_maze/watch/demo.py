@@ -6,11 +6,11 @@ import gymnasium
 import numpy as np
 from rich.progress import Progress
 
-from memory_maze.files import replacing
+from memory_maze.adapters.simulation import Simulation
 from memory_maze.registration import VARIANTS, env_id
-from memory_maze.simulation import Simulation
+from memory_maze.system.files import replacing
+from memory_maze.system.video import import_video, write_video
 from memory_maze.tasks import TASKS
-from memory_maze.video import import_video, write_video
 
 PICTURE, THUMBNAIL = 256, 128
 _PROBABILITIES = (0.02, 0.6, 0.06, 0.06, 0.13, 0.13)

@@ -17,14 +17,14 @@ L is the lanes (mazes in a batch), P the pixels. Cameras above the walls are in 
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memory_maze.engine import above, kernels, rays, shading, spheres
-from memory_maze.engine.pixels import (
+from memory_maze.engine.picture import above, kernels, rays, shading, spheres
+from memory_maze.engine.picture.pixels import (
     FIRST_SPHERE,
     FLOOR,
     NEARBY,
@@ -32,6 +32,7 @@ from memory_maze.engine.pixels import (
     SURFACE_BITS,
     SURFACE_MASK,
     Floor,
+    Scene,
     Survey,
     View,
     encode,
@@ -41,25 +42,13 @@ from memory_maze.engine.pixels import (
     see_sphere,
     see_wall,
 )
-from memory_maze.engine.rays import Camera, Faces, Fan, Lens, take
-from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
-from memory_maze.engine.staging import Stage, run_staged
-from memory_maze.engine.textures import Atlas
+from memory_maze.engine.picture.rays import Camera, Faces, Fan, Lens, take
+from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.staging import Stage, run_staged
+from memory_maze.engine.picture.textures import Atlas
 from memory_maze.engine.types import Maze
 
 CPU_PIXELS = 8 * 64**2  # drawn at a time on CPUs, so that a stage's arrays stay in the cache
-
-
-class Scene(NamedTuple):
-    """What is drawn, for L lanes: the arguments of `render` with a leading axis."""
-
-    maze: Maze
-    x: jax.Array  # (L,) float32
-    y: jax.Array
-    z: jax.Array
-    heading: jax.Array
-    visible: jax.Array  # (L, T) bool
-    border: jax.Array  # (L, 3) uint8
 
 
 def render(

@@ -18,11 +18,12 @@ from jax import lax
 from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
-from memory_maze.engine import arithmetic, pixels, rays, shading, spheres
-from memory_maze.engine.pixels import SURFACE_BITS, SURFACE_MASK, Survey, View
-from memory_maze.engine.rays import Camera
-from memory_maze.engine.spheres import Spheres
-from memory_maze.engine.textures import Atlas
+from memory_maze.engine.physics import arithmetic
+from memory_maze.engine.picture import pixels, rays, shading, spheres
+from memory_maze.engine.picture.pixels import SURFACE_BITS, SURFACE_MASK, Survey, View
+from memory_maze.engine.picture.rays import Camera
+from memory_maze.engine.picture.spheres import Spheres
+from memory_maze.engine.picture.textures import Atlas
 
 LOOK_PIXELS, LOOK_WARPS = 512, 4
 FINISH_QUADS, FINISH_WARPS = 256, 4  # four neighbouring pixels are three words

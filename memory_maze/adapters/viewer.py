@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from memory_maze.extras import missing
+from memory_maze.system.extras import missing
 
 WINDOW_PIXELS = 768
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from memory_maze.engine.arithmetic import invert, invert_root
+from memory_maze.engine.physics.arithmetic import invert, invert_root
 
 Value = jax.Array | float
 Vector = tuple[Value, ...]  # one value per axis

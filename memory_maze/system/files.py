@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.locks import lock
+from memory_maze.system.locks import lock
 
 LOCK = ".lock"
 _ENDING = "-partial"

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from memory_maze.assets import FLOORS, WALLS
-from memory_maze.files import cache_folder, read_cached, write_cached
 from memory_maze.scenario import WALL_TEXTURES
+from memory_maze.system.files import cache_folder, read_cached, write_cached
 
 FIRST_FLOOR = len(WALL_TEXTURES)  # texture numbers: walls in the order of WALL_TEXTURES, then floors
 STEPS_PER_LEVEL = 2

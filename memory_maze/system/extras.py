@@ -27,7 +27,7 @@ def install_command(extras: str) -> str:
     if "dir_info" in record and place is not None and place.exists():
         option = "-e " if record["dir_info"].get("editable") else ""
         return f'pip install {option}"{place}[{extras}]"'
-    from memory_maze import __version__
+    from memory_maze.version import __version__
 
     # Without a version, an index that has not this one gives the package of 2022.
     return f'pip install "memory-maze[{extras}]>={__version__}"'

@@ -9,27 +9,22 @@ surfaces, so each of a pixel's four samples has its own surface and colour:
     colour   the mean of the samples' colours                                          (L, P) packed
 """
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from memory_maze.engine import rays, shading, spheres
-from memory_maze.engine.pixels import View
-from memory_maze.engine.rays import Camera, Fan, Lens, Ray, take
-from memory_maze.engine.spheres import OBJECT_RADIUS, Spheres
-from memory_maze.engine.staging import Stage
-from memory_maze.engine.textures import SLOTS, Atlas
+from memory_maze.engine.picture import rays, shading, spheres
+from memory_maze.engine.picture.pixels import Scene, View
+from memory_maze.engine.picture.rays import Camera, Fan, Lens, Ray, take
+from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.staging import Stage
+from memory_maze.engine.picture.textures import SLOTS, Atlas
+from memory_maze.engine.types import Maze
 from memory_maze.scenario import CELL_METRES
-
-if TYPE_CHECKING:
-    from memory_maze.engine.render import Scene
-    from memory_maze.engine.types import Maze
 
 # The agent as the top camera sees it: right along its axis, metres above the floor, radius, colour.
 # Its ears cover the head and the face.

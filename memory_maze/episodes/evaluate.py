@@ -14,13 +14,13 @@ import numpy as np
 
 from memory_maze import paper
 from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
-from memory_maze.engine.programs import cache_programs
-from memory_maze.machine import now
+from memory_maze.episodes.rollout import Advance, Recording, play
 from memory_maze.options import DEFAULT, Options
-from memory_maze.policies import Policy
-from memory_maze.rollout import Advance, Recording, play
+from memory_maze.policies.protocol import Policy
 from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
+from memory_maze.system.programs import cache_programs
+from memory_maze.system.provenance import now
 from memory_maze.tasks import TASKS, Task, parse_task
 from memory_maze.variants import check_playable, is_usual, record_options
 

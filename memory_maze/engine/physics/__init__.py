@@ -1,0 +1,1 @@
+"""How the ball moves: its dynamics and its contacts with walls."""

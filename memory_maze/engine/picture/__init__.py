@@ -1,0 +1,1 @@
+"""What the camera sees: rays through a grid of walls, spheres, textures and light."""

@@ -1,0 +1,1 @@
+"""Whole episodes of a policy: played on either engine, and scored."""

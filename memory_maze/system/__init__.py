@@ -1,0 +1,1 @@
+"""What the package needs of the machine and of its users: files, locks, processes, remedies, limits."""
