@@ -24,7 +24,7 @@ from memory_maze.system.files import replacing
 from memory_maze.system.programs import cache_programs
 from memory_maze.system.provenance import describe_devices
 from memory_maze.training.devices import make_mesh, use_cores
-from memory_maze.training.loop import begin, iterate
+from memory_maze.training.on_policy import begin, iterate
 
 console = Console()
 

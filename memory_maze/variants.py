@@ -1,6 +1,7 @@
 """Variants by their names: what commands are given, what files record, and what people read."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from memory_maze.observation import check_minimap
@@ -45,6 +46,39 @@ def read_options(recorded: Any) -> Options:
         if isinstance(value, bool) != isinstance(field.default, bool):
             raise ValueError(f"{field.name} is {value!r:.40}")
     return options
+
+
+def describe_variant(task: Task, options: Options) -> dict[str, Any]:
+    """What files say of a task beside its name: nothing of the usual one."""
+    usual = parse_task(task.name)
+    changes = {key: value for key, value in vars(task).items() if value != getattr(usual, key)}
+    recorded = record_options(options)
+    return ({"task_settings": changes} if changes else {}) | ({"options": recorded} if recorded else {})
+
+
+def read_variant(described: Mapping[str, Any]) -> tuple[Task, Options]:
+    """The task and its variant, of plain data with its name and what `describe_variant` gave.
+
+    Raises `ValueError`, `TypeError` or `KeyError` if it is anything else.
+    """
+    task = dataclasses.replace(parse_task(str(described["task"])), **described.get("task_settings", {}))
+    return task, read_options(described.get("options", {}))
+
+
+def choose_variant(
+    own: tuple[Task, Options] | None,
+    name: str | None = None,
+    objects: int | None = None,
+    seconds: float | None = None,
+    options: Options | None = None,
+) -> tuple[Task, Options]:
+    """What a policy plays: what was asked for, and for the rest what is its own, or the benchmark's."""
+    if own is None:
+        return parse_task(name or "9x9", objects, seconds), options or DEFAULT
+    task, others = own
+    if name not in (None, task.name) or (objects, seconds) != (None, None):
+        task = parse_task(name or task.name, objects, seconds)
+    return task, others if options is None else options
 
 
 def name_options(options: Options) -> str:

@@ -59,7 +59,7 @@ import numpy as np, pytest
 from memory_maze.engine.batch import Batch
 from memory_maze.agents.weights import save_agent
 from memory_maze.training.devices import make_mesh, put_on_all
-from memory_maze.training.loop import begin, iterate
+from memory_maze.training.on_policy import begin, iterate
 out, devices, compiled = Path(sys.argv[1]), jax.devices(), []
 
 @jax.monitoring.register_event_duration_secs_listener

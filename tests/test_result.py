@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Sampler, policies, tasks
+from memory_maze import TASKS, Sampler, tasks
 from memory_maze.agents.impala.config import PRESETS, Config
 from memory_maze.agents.load import load_policy
 from memory_maze.cli import main
@@ -198,7 +198,7 @@ def test_damage_is_named_and_nothing_is_lost(run, damage, words, capsys, monkeyp
         assert str(path) in str(caught.value)
         assert path.read_bytes() == before
     # Before the training or the evaluation, not after it.
-    monkeypatch.setattr("memory_maze.training.run.compile_iterate", None)
+    monkeypatch.setattr("memory_maze.training.on_policy.compile_iterate", None)
     monkeypatch.setattr("memory_maze.episodes.evaluate.play", None)
     train = [*TRAIN, "--out", str(run), "--steps", "128", "--evaluate", "0"]
     for command in (train, ["evaluate", str(run)]):
@@ -345,8 +345,9 @@ def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, 
 @pytest.fixture
 def shipped(run, tmp_path, monkeypatch):
     """An agent of the package, from a run."""
-    monkeypatch.setattr(policies, "AGENTS", tmp_path / "assets" / "agents")
-    folder = policies.AGENTS / "impala-tiny"
+    agents = tmp_path / "assets" / "agents"
+    monkeypatch.setattr("memory_maze.agents.folder.AGENTS", agents)
+    folder = agents / "impala-tiny"
     main(["export-agent", str(run), str(folder)])
     return folder
 

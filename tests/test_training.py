@@ -33,7 +33,7 @@ from memory_maze.engine.env import Env
 from memory_maze.episodes.evaluate import evaluate
 from memory_maze.policies.protocol import Sight
 from memory_maze.system.overrides import override
-from memory_maze.training import loop, run
+from memory_maze.training import on_policy, run
 from memory_maze.training.devices import make_mesh
 from memory_maze.training.log import read_metrics
 from memory_maze.training.run import Run, train
@@ -200,10 +200,10 @@ def batch():
 
 @pytest.fixture(scope="module")
 def training(batch):
-    return loop.begin(jax.random.key(0), batch, DEBUG, make_mesh())
+    return on_policy.begin(jax.random.key(0), batch, DEBUG, make_mesh())
 
 
-unroll = jax.jit(loop.unroll, static_argnums=3)
+unroll = jax.jit(on_policy.unroll, static_argnums=3)
 
 
 def test_mazes_that_are_trained_in_do_not_end_at_once(training):
@@ -218,7 +218,7 @@ def test_what_is_played_is_what_the_environment_says(batch, training):
         images.append(timesteps.observation)
     np.testing.assert_array_equal(sequences.sights.image, jnp.stack(images))
     np.testing.assert_array_equal(sequences.sights.action[1:], sequences.actions)
-    groups = loop.divide(sequences, DEBUG)
+    groups = on_policy.divide(sequences, DEBUG)
     np.testing.assert_array_equal(groups.sights.image[1, :, 0], sequences.sights.image[:, 1])
     np.testing.assert_array_equal(play.sights.image, images[-1])
 
@@ -226,8 +226,8 @@ def test_what_is_played_is_what_the_environment_says(batch, training):
 @pytest.mark.slow
 def test_each_sequence_is_learned_from_so_many_times(batch):
     config = dataclasses.replace(DEBUG, epochs=3, max_grad_norm=None)
-    begun = loop.begin(jax.random.key(0), batch, config, make_mesh())
-    after, _ = loop.iterate(begun, batch, config, make_mesh())
+    begun = on_policy.begin(jax.random.key(0), batch, config, make_mesh())
+    after, _ = on_policy.iterate(begun, batch, config, make_mesh())
     counts = optax.tree.get_all_with_path(after.optimizer, "count")
     assert {int(count) for _, count in counts} == {6}, "three times two groups of sequences"
     with pytest.raises(ValueError, match="at least once"):
@@ -253,7 +253,7 @@ def test_episodes_end_and_begin_while_playing(batch, training):
     np.testing.assert_array_equal(after.states.maze.walls[3], states.maze.walls[3])
     assert int(metrics["episodes"]) == 0, "none of them was played from its start"
     with pytest.raises(ValueError, match="shorter than an episode of 8"):
-        loop.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, unroll_length=8), make_mesh())
+        on_policy.begin(jax.random.key(0), batch, dataclasses.replace(DEBUG, unroll_length=8), make_mesh())
 
 
 @pytest.mark.pythons
@@ -325,8 +325,8 @@ def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
         metrics = {"episodes": 0, "return_sum": 0.0, "loss_total": jnp.nan}
         return training._replace(steps=training.steps + 1), metrics
 
-    monkeypatch.setattr(run, "compile_iterate", lambda *_: spoil)
-    monkeypatch.setattr(run, "check_memory", lambda *_: None)
+    monkeypatch.setattr(on_policy, "compile_iterate", lambda *_: spoil)
+    monkeypatch.setattr("memory_maze.training.runner.check_memory", lambda *_: None)
     with pytest.raises(RuntimeError, match=r"loss_total is nan after 16 steps.*try a smaller learning rate"):
         train(RUN, tmp_path)
 
@@ -422,7 +422,7 @@ def test_values_are_overridden_by_name():
         max_grad_norm=None, clip_ratio=1.0
     )
     for wrong, words in (
-        (("learning=1",), "names are environments"),
+        (("learning=1",), "did you mean learning_rate"),
         (("unroll_length=1.5",), "of type int"),
         (("unroll_length=true",), "of type int"),
         (("clip_ratio=[1]",), "of type float or null"),

@@ -28,6 +28,8 @@ class AgentConfig:
     """The module with `init`, `make_optimizer` and `update`."""
     presets: ClassVar[Mapping[str, Any]] = {}
     """Configs by name, for `memory-maze train --preset`: `fast` is meant for GPUs, `small` for CPUs."""
+    learns_from: ClassVar[str] = "sequences"
+    """What: "sequences" that it has just played, each learned from once or a few times."""
     former_names: ClassVar[Mapping[str, str]] = {}
     """Fields that had other names: by the former one."""
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.assets import AGENTS
+from memory_maze.options import Options
 from memory_maze.policies import POLICIES
 from memory_maze.system.files import read_small
+from memory_maze.tasks import Task
+from memory_maze.variants import read_variant
 
 # Of a run; agents alone have the first two.
 CONFIG = "config.json"
@@ -33,13 +36,17 @@ def find_folder(name: str) -> Path | None:
     return AGENTS / name if name in agent_names() else None
 
 
-def read_task(folder: Path) -> str:
-    """The task that an agent was trained in."""
+def find_environment(name: str) -> tuple[Task, Options] | None:
+    """What a trained agent was trained in, by its name or folder. None for other policies."""
+    folder = find_folder(name)
+    return None if folder is None else read_environment(folder)
+
+
+def read_environment(folder: Path) -> tuple[Task, Options]:
+    """The task that an agent was trained in, and its variant."""
     try:
-        return str(json.loads(read_small(folder / CONFIG))["task"])
-    except FileNotFoundError as error:
-        raise ValueError(f"{folder}: no run or agent: there is no {CONFIG} in it") from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return read_variant(read_config(folder))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{folder}: no run or agent: {error}") from error
 
 

@@ -51,11 +51,19 @@ def load_policy(name: str) -> Policy:
 
 def check_agent(name: str, options: Options) -> None:
     """Refuses pictures of another size than those that a trained agent was trained in."""
-    if find_folder(name) is not None and (side := options.camera_resolution) != AGENT_PIXELS:
+    if find_folder(name) is not None:
+        check_pictures(name, options)
+
+
+def check_pictures(name: str, options: Options) -> None:
+    """Refuses pictures that no agent's network is made for."""
+    if (side := options.camera_resolution) != AGENT_PIXELS:
         raise ValueError(
-            f"{name} was trained in pictures of {AGENT_PIXELS}x{AGENT_PIXELS} and cannot see {side}x{side}: "
-            f"choose another variant, or --options camera_resolution={AGENT_PIXELS}"
+            f"{name} sees pictures of {AGENT_PIXELS}x{AGENT_PIXELS} and not of {side}x{side}: choose another "
+            f"variant, or --options camera_resolution={AGENT_PIXELS}"
         )
+    if not options.target_color_in_image:
+        raise ValueError(f"target_color_in_image must be true: {name} sees the target by the border alone")
 
 
 def _load_agent(folder: Path) -> Policy:

@@ -15,8 +15,8 @@ class Command:
 
     out: Path
     """Folder for the data set."""
-    task: str = "9x9"
-    """Which task, or any odd size like 7x7."""
+    task: str | None = None
+    """Which task, or any odd size like 7x7; by default 9x9, or the one that an agent was trained in."""
     episodes: int = 30_000
     """How many trajectories, each in a maze of its own."""
     evaluation: int | None = None
@@ -41,10 +41,11 @@ class Command:
     def run(self) -> None:
         from rich.console import Console
 
+        from memory_maze.agents.folder import find_environment
         from memory_maze.data.collection import make_manifest
         from memory_maze.data.progress import run_collection
 
-        task, options = self.environment.task(self.task), self.environment.parse()
+        task, options = self.environment.choose(self.task, find_environment(self.policy))
         if self.steps is not None and self.environment.seconds is not None:
             raise ValueError("give --steps or --seconds, not both: each says how long a trajectory is")
         steps = 1000 if self.environment.seconds is None else task.episode_steps(options.control_freq)

@@ -45,7 +45,7 @@ class Command:
     environment: Environment = DEFAULT
 
     def run(self) -> None:
-        from memory_maze.agents.folder import find_folder, read_task
+        from memory_maze.agents.folder import find_environment, find_folder
         from memory_maze.agents.load import check_agent, load_policy
         from memory_maze.policies.forgetful import Forgetful
         from memory_maze.system.files import check_writable, replacing
@@ -57,9 +57,8 @@ class Command:
             if file is not None:
                 check_writable(file)
         folder = find_folder(self.policy)
-        own = None if folder is None else read_task(folder)
-        task = self.environment.task(self.task or own or "9x9")
-        options = self.environment.parse()
+        own = find_environment(self.policy)
+        task, options = self.environment.choose(self.task, own)
         check_agent(self.policy, options)
         # Before they are read, as a run that goes on may write others meanwhile.
         weights = None if folder is None else _hash(folder)
@@ -87,7 +86,7 @@ class Command:
             console.print(f"written: {self.json}", soft_wrap=True)
         # A result is of the agent as it is.
         if folder is not None and weights is not None and self.forget_every is None:
-            _note(folder, report | {"weights": weights}, own)
+            _note(folder, report | {"weights": weights}, own == (task, options))
 
 
 def evaluate_shown(
@@ -163,16 +162,18 @@ def _hash(folder: Path) -> str | None:
     return hash_weights(folder)
 
 
-def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
-    """Adds a whole evaluation of the run's own task to its result."""
-    from memory_maze.agents.folder import RESULT
+def _note(folder: Path, report: dict[str, Any], own: bool) -> None:
+    """Adds an evaluation to the result of a run, if it is of the run's own task and variant."""
+    from memory_maze.agents.folder import RESULT, read_environment
     from memory_maze.training.result import add_evaluation, hash_weights
+    from memory_maze.variants import name_task
 
     if hash_weights(folder) != report["weights"]:
         console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)
         return
-    if report["task"] != own or report.keys() & {"task_settings", "options"}:
-        console.print(f"{folder / RESULT} stays as it is: the agent was trained in {own}", soft_wrap=True)
+    if not own:
+        where = name_task(*read_environment(folder))
+        console.print(f"{folder / RESULT} stays as it is: the agent was trained in {where}", soft_wrap=True)
         return
     try:
         added = add_evaluation(folder, report)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import tyro
 
+from memory_maze.commands.schedule import DEFAULT as SCHEDULE
+from memory_maze.commands.schedule import Scheduled
 from memory_maze.system.extras import missing
 
 
@@ -32,23 +34,14 @@ class Command:
     """Other values of the probes, as name=value: --probe layers=2. Scores are then no longer comparable."""
     depths: tuple[int, ...] = ()
     """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
-    steps: int = 1_000_000
-    """Gradient steps."""
-    minutes: float | None = None
-    """Stop training after so long and evaluate what was learned by then; the same command goes on."""
     interleave: int = 32
     """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
     same mazes are in batch after batch. NPZ files of all are held in memory, where they fit."""
-    seed: int = 0
-    """Seed of the weights and of the order of the data."""
     trajectories: int | None = None
     """To evaluate on; by default all of the evaluation split."""
     score_every: int = 10_000
     """Gradient steps between two looks at some evaluation trajectories."""
-    save_every: float = 600.0
-    """Seconds between two checkpoints."""
-    log_every: float = 10.0
-    """Seconds between two lines of metrics."""
+    schedule: Scheduled = SCHEDULE
 
     def run(self) -> None:
         from rich.console import Console
@@ -62,6 +55,7 @@ class Command:
             from memory_maze.probing.session import make_run, probe
         except ModuleNotFoundError as error:
             raise missing(f"probing needs {error.name}", error.name, "train") from error
+        self.schedule.check()
         check_least(1, trajectories=self.trajectories)
         console = Console()
         run = make_run(
@@ -71,13 +65,9 @@ class Command:
             probe=self.probe,
             targets=self.targets,
             depths=self.depths,
-            steps=self.steps,
-            minutes=self.minutes,
             interleave=self.interleave,
-            seed=self.seed,
             score_every=self.score_every,
-            save_every=self.save_every,
-            log_every=self.log_every,
+            **self.schedule.values(),
         )
         train_set, scored_set = self._load()
         with sole_writer(self.out), Bars(console, run.steps, f"{self.model} in {self.task}") as bars:

@@ -6,6 +6,10 @@ from typing import Any
 
 import tyro
 
+from memory_maze.commands.environment import DEFAULT as VARIANT
+from memory_maze.commands.environment import Environment
+from memory_maze.commands.schedule import DEFAULT as SCHEDULE
+from memory_maze.commands.schedule import Scheduled
 from memory_maze.system.extras import missing
 
 _DEFAULTS: dict[str, Any] = {"steps": 100_000_000, "layouts": None, "evaluate": 100}
@@ -28,18 +32,8 @@ class Command:
     By default fast, or small where there is no GPU."""
     set: tuple[str, ...] = ()
     """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru."""
-    steps: int | None = None
-    """Actions in all mazes together: 100 million by default, and 512 with the preset debug."""
-    minutes: float | None = None
-    """Stop training after so long and evaluate what was learned by then; the same command goes on."""
-    seed: int = 0
-    """Seed of the network, the mazes and the actions."""
     layouts: int | None = None
     """How many layouts to train in; by default enough for 100 million steps, and 64 with debug."""
-    save_every: float = 300.0
-    """Seconds between two checkpoints."""
-    log_every: float = 10.0
-    """Seconds between two lines of metrics."""
     evaluate: int | None = None
     """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none.
     By default 100, and 5 with debug."""
@@ -51,6 +45,8 @@ class Command:
     """Where JAX does not find the hosts: how many there are."""
     host: int | None = None
     """Where JAX does not find the hosts: which of them this is, from 0."""
+    schedule: Scheduled = SCHEDULE
+    environment: Environment = VARIANT
 
     def run(self) -> None:
         from rich.console import Console
@@ -59,9 +55,9 @@ class Command:
         from memory_maze.engine.bank import SEED_STRIDE
         from memory_maze.system.limits import check_between
         from memory_maze.system.overrides import override
-        from memory_maze.tasks import parse_task
 
-        parse_task(self.task)
+        task, options = self.environment.task(self.task), self.environment.parse()
+        self.schedule.check()
         check_between(0, SEED_STRIDE, evaluate=self.evaluate)
         try:
             from memory_maze.agents.folder import RESULT
@@ -85,40 +81,39 @@ class Command:
         ):
             console = Console(quiet=not is_first())
             preset = self.preset or choose_preset(console, "fast")
-            self._train(agent, preset, console)
+            self._train(agent, preset, task, options, console)
             result = write_result(self.out) if is_first() else None
         if result is None:
             return
         console.print(f"trained: {self.out}", soft_wrap=True)
         if episodes := self._or_default("evaluate", preset):
-            self._evaluate(result, episodes)
+            self._evaluate(result, episodes, task, options)
         console.print(f"to play it again: memory-maze evaluate {self.out}", soft_wrap=True)
 
     def _or_default(self, name: str, preset: str) -> Any:
         """What was asked for, or what goes with the preset."""
-        given = getattr(self, name)
+        given = self.schedule.steps if name == "steps" else getattr(self, name)
         return (_TINY if preset == "debug" else _DEFAULTS)[name] if given is None else given
 
-    def _train(self, agent: Any, preset: str, console: Any) -> None:
+    def _train(self, agent: Any, preset: str, task: Any, options: Any, console: Any) -> None:
         from memory_maze.commands.presets import find_preset
         from memory_maze.system.overrides import override
         from memory_maze.training.devices import is_first
         from memory_maze.training.progress import Bars
         from memory_maze.training.result import write_result
-        from memory_maze.training.run import Run, RunStoppedError, train
+        from memory_maze.training.run import Run, train
+        from memory_maze.training.stopping import RunStoppedError
+        from memory_maze.variants import name_task
 
         run = Run(
-            self.task,
+            task,
             override(find_preset(agent, preset), self.set),
-            steps=self._or_default("steps", preset),
-            seed=self.seed,
             layouts=self._or_default("layouts", preset),
-            log_every=self.log_every,
-            save_every=self.save_every,
-            minutes=self.minutes,
+            options=options,
+            **self.schedule.values() | {"steps": self._or_default("steps", preset)},
         )
         try:
-            with Bars(console, run.steps, f"{agent.title} in {self.task}") as bars:
+            with Bars(console, run.steps, f"{agent.title} in {name_task(task, options)}") as bars:
                 train(
                     run,
                     self.out,
@@ -130,18 +125,17 @@ class Command:
                 write_result(self.out)
             raise
 
-    def _evaluate(self, result: dict[str, Any], episodes: int) -> None:
+    def _evaluate(self, result: dict[str, Any], episodes: int, task: Any, options: Any) -> None:
         """Unless an earlier call did."""
         from memory_maze.agents.load import load_policy
         from memory_maze.commands.evaluate import evaluate_shown
-        from memory_maze.tasks import parse_task
         from memory_maze.training.result import add_evaluation
 
         done = [one["episodes"] for one in result["evaluations"] if one["engine"] == "jax"]
         if done and done[0] >= episodes:
             return
         policy = load_policy(str(self.out))
-        report = evaluate_shown(policy, parse_task(self.task), episodes, self.out.name)
+        report = evaluate_shown(policy, task, episodes, self.out.name, options=options)
         add_evaluation(self.out, report | {"weights": result["weights"]})
 
 

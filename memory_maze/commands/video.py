@@ -99,7 +99,7 @@ class Command:
             data=self.data,
             objects=self.environment.objects,
             seconds=self.environment.seconds,
-            options=self.environment.parse(),
+            options=self.environment.parse() if self.environment.is_given else None,
         )
 
 

@@ -21,8 +21,8 @@ from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
 from memory_maze.system.programs import cache_programs
 from memory_maze.system.provenance import now
-from memory_maze.tasks import TASKS, Task, parse_task
-from memory_maze.variants import check_playable, is_usual, record_options
+from memory_maze.tasks import TASKS, Task
+from memory_maze.variants import check_playable, describe_variant, is_usual
 
 # The paper's mean scores.
 PAPER = {
@@ -85,14 +85,6 @@ def evaluate(
         "steps_per_second": rewards.size / seconds,
         "date": now(),
     }
-
-
-def describe_variant(task: Task, options: Options) -> dict[str, Any]:
-    """What a report says of the task beside its name: nothing of the usual one."""
-    usual = parse_task(task.name)
-    changes = {key: value for key, value in vars(task).items() if value != getattr(usual, key)}
-    recorded = record_options(options)
-    return ({"task_settings": changes} if changes else {}) | ({"options": recorded} if recorded else {})
 
 
 def describe_few_layouts(report: dict[str, Any]) -> str | None:

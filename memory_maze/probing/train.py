@@ -4,11 +4,8 @@ In each step the model learns from a batch, and the probes from its states, with
 gradients. So what the probes know is what the model kept for its own sake.
 """
 
-import contextlib
 import dataclasses
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,19 +22,16 @@ from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
 from memory_maze.probing.model import SequenceModel, find_maker, start
 from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
-from memory_maze.sampler import check_seed
 from memory_maze.system.files import replacing
 from memory_maze.system.limits import check_above, check_least
 from memory_maze.system.programs import cache_programs
 from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import launch_options
-from memory_maze.training.log import Log
-from memory_maze.training.meter import Meter
-from memory_maze.training.needs import Forecast
-from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
+from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, check_same, run_job
+from memory_maze.training.stopping import Tell
 
-Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
 POSITION = "position-{}.json"  # in the data, at a checkpoint
+_FREE = {"score_every", "score_on"}  # what else may be another in every call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +51,7 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(Schedule):
     """What is trained, on what, and for how long."""
 
     model: str
@@ -69,7 +63,7 @@ class Run:
     depths: tuple[int, ...] = ()
     """Hidden layers of further probes, which are asked the same: the paper's ablation."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
-    steps: int = 1_000_000
+    steps: int = dataclasses.field(default=1_000_000, kw_only=True)
     """Gradient steps."""
     batch: int = 32
     """Sequences in a batch."""
@@ -77,23 +71,14 @@ class Run:
     """Steps of each."""
     interleave: int = 32
     """Batches of different trajectories that are learned from in turn, by models that carry their state."""
-    seed: int = 0
-    log_every: float = 10.0
-    """Seconds between two lines of metrics."""
-    save_every: float = 600.0
-    """Seconds between two checkpoints."""
     score_every: int = 10_000
     """Gradient steps between two looks at the evaluation trajectories."""
     score_on: int = 64
     """How many of these are looked at on the way."""
-    minutes: float | None = None
-    """Stop training after so long, to go on another time."""
 
     def __post_init__(self) -> None:
-        check_least(0, steps=self.steps, log_every=self.log_every, save_every=self.save_every)
+        super().__post_init__()
         check_least(1, score_every=self.score_every, score_on=self.score_on)
-        check_above(0, minutes=self.minutes)
-        check_seed(self.seed)
         check_sizes(batch=self.batch, time=self.time, interleave=self.interleave)
         if any(depth < 0 for depth in self.depths):
             raise ValueError(f"depths are numbers of hidden layers, from 0: got {self.depths}")
@@ -199,12 +184,17 @@ class Learner:
             learning, metrics = _update(run, batch, self._join(arrays))
             return jax.tree.leaves(eqx.filter(learning, eqx.is_array)), metrics
 
-        self._update = jax.jit(update, donate_argnums=1, compiler_options=launch_options())
+        self._update: Any = jax.jit(update, donate_argnums=1, compiler_options=launch_options())
 
     @property
     def learning(self) -> Learning:
         """As it is now. Its arrays are used again by the next step."""
         return self._join(self._arrays)
+
+    def compile(self, batch: dict[str, Any]) -> jax.stages.Compiled:
+        """The program of all steps from here on, for batches like this one."""
+        self._update = self._update.lower(batch, self._arrays).compile()
+        return self._update
 
     def step(self, batch: dict[str, Any]) -> dict[str, jax.Array]:
         """Learns from a batch of (B, T) arrays."""
@@ -266,50 +256,90 @@ def train(
 ) -> Learning:
     """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
 
-    How long it takes, and that it will stop, is told in sentences.
-
-    Raises `RunStoppedError` after Ctrl-C or SIGTERM, `ModelError` if the model breaks a rule, and
-    `RuntimeError` if a loss is NaN. The folder holds a checkpoint to go on from. Raises `KeyboardInterrupt`
-    if there was nothing to save yet.
+    How long it takes, and that it will stop, is told in sentences. It raises what `run_job` does, and
+    `ModelError` if the model breaks a rule.
     """
-    deadline = Deadline(run.minutes)
     cache_programs()
-    described = run.describe(train_set)
-    _check_same(described, out)
-    stop = StopRequest(tell)
-    return stop.heed(lambda: _train(run, train_set, scored_set, out, described, show, tell, stop, deadline))
+    job = _ProbingJob(run, train_set, scored_set, out)
+    if (out / CONFIG).exists():
+        new = {key: value for key, value in job.describe().items() if key not in FREE | _FREE}
+        check_same(out, {"depths": []} | read_config(out), new)
+    run_job(job, run, out, show, tell)
+    return job.learning
 
 
-def _train(
-    run: Run,
-    train_set: Dataset,
-    scored_set: Dataset,
-    out: Path,
-    described: dict[str, Any],
-    show: Show,
-    tell: Tell,
-    stop: StopRequest,
-    deadline: Deadline,
-) -> Learning:
-    learning = begin(run, train_set.size, train_set.objects)
-    new_model = learning.model
-    with contextlib.ExitStack() as stack:
-        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(out / "checkpoints")))
-        position = None
+class _ProbingJob(Job):
+    """A sequence model that learns from a data set, with its probes."""
+
+    what = "gradient steps"
+
+    def __init__(self, run: Run, train_set: Dataset, scored_set: Dataset, out: Path) -> None:
+        self._run, self._train_set, self._scored_set, self._out = run, train_set, scored_set, out
+        self._described = json.loads(json.dumps(run.describe(train_set)))
+        self._batches: Batches | None = None
+        self._next: dict[str, Any] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        return self._described
+
+    @property
+    def devices(self) -> list[jax.Device]:
+        return jax.local_devices()[:1]
+
+    def prepare(self) -> None:
+        self._new = begin(self._run, self._train_set.size, self._train_set.objects)
+
+    def compile(self, checkpoints: Checkpoints, updates: int) -> jax.stages.Compiled | None:
+        learning, position = self._new, None
+        new_model = learning.model
+        del self._new
         if checkpoints.latest is not None:
             learning = checkpoints.restore(_describe(learning))
-            position = json.loads((out / POSITION.format(checkpoints.latest)).read_text())
-        batches = stack.enter_context(_open_batches(run, new_model, train_set, position))
+            position = json.loads((self._out / POSITION.format(checkpoints.latest)).read_text())
+        self._batches = _open_batches(self._run, new_model, self._train_set, position)
         check_model(new_model, jax.random.key(0))  # while the first batches are made
-        del new_model
-        with replacing(out / CONFIG) as path:
-            path.write_text(json.dumps(described, indent=2) + "\n")
-        log = stack.enter_context(contextlib.closing(Log(out, int(learning.steps))))
-        left = run.steps - int(learning.steps)
-        forecast = stack.enter_context(Forecast(left, "gradient steps", 1, tell))
-        return _go_on(
-            run, learning, batches, scored_set, checkpoints, out, log, show, forecast, stop, deadline
-        )
+        self._step, self._learner = int(learning.steps), Learner(self._run, learning)
+        if self._step >= updates:
+            return None
+        self._next = next(self._batches)
+        return self._learner.compile(self._next)
+
+    def begin(self, checkpoints: Checkpoints) -> int:
+        with replacing(self._out / CONFIG) as path:
+            path.write_text(json.dumps(self._described, indent=2) + "\n")
+        return self._step
+
+    @property
+    def learning(self) -> Learning:
+        """As it is now."""
+        return self._learner.learning
+
+    def update(self) -> Metrics:
+        assert self._batches is not None
+        batch, self._next = self._next or next(self._batches), None
+        self._step += 1
+        return self._learner.step(batch)
+
+    def score(self) -> dict[str, float]:
+        run = self._run
+        if self._step % run.score_every and self._step < run.steps:
+            return {}
+        learning = self.learning
+        scores = evaluate(learning.model, learning.probes, self._scored_set, trajectories=run.score_on)
+        return {f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()}
+
+    def save(self, checkpoints: Checkpoints) -> None:
+        assert self._batches is not None
+        # First the place in the data: a checkpoint without it would be of no use.
+        position = self._out / POSITION.format(self._step)
+        with replacing(position) as path:
+            path.write_text(json.dumps(self._batches.position))
+        checkpoints.save(self._step, self.learning, position)
+        _forget_positions(self._out)
+
+    def close(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
 
 
 def _open_batches(
@@ -337,78 +367,6 @@ def _describe(learning: Learning) -> Any:
         ),
         learning,
     )
-
-
-def _check_same(described: dict[str, Any], out: Path) -> None:
-    """A folder holds one run; it may be made longer."""
-    if not (out / CONFIG).exists():
-        return
-    old, new = {"depths": []} | read_config(out), json.loads(json.dumps(described))
-    free = {"steps", "log_every", "save_every", "score_every", "score_on", "minutes"}
-    for key in new.keys() - free:
-        if old.get(key) != new[key]:
-            raise ValueError(
-                f"{out}: its run has {key} {old.get(key)} and not {new[key]}: choose another folder"
-            )
-
-
-def _go_on(
-    run: Run,
-    learning: Learning,
-    batches: Batches,
-    scored_set: Dataset,
-    checkpoints: Checkpoints,
-    out: Path,
-    log: Log,
-    show: Show,
-    forecast: Forecast,
-    stop: StopRequest,
-    deadline: Deadline,
-) -> Learning:
-    began = saved = time.perf_counter()
-    begun = int(learning.steps)
-    learner, meter = Learner(run, learning), Meter(run.log_every, 1, begun, began - log.seconds)
-    del learning  # its arrays are the learner's now
-
-    def write(more: dict[str, float]) -> None:
-        line = meter.read() | more
-        check_finite(line)
-        log.write(line)
-        show(line)
-
-    def save(steps: int) -> None:
-        nonlocal saved
-        # First the place in the data: a checkpoint without it would be of no use.
-        position = out / POSITION.format(steps)
-        with replacing(position) as path:
-            path.write_text(json.dumps(batches.position))
-        checkpoints.save(steps, learner.learning, position)
-        _forget_positions(out)
-        saved = time.perf_counter()
-
-    for step in range(begun + 1, run.steps + 1):
-        metrics = learner.step(next(batches))
-        meter.add(metrics)
-        forecast.note(metrics)
-        if stop.given_up:
-            raise KeyboardInterrupt
-        stop.worth_saving = True
-        asked = stop.asked  # once: what is asked from now on is for the next step
-        ending = asked or deadline.passed or step == run.steps
-        if step % run.score_every == 0 or step == run.steps:
-            learning = learner.learning
-            scores = evaluate(learning.model, learning.probes, scored_set, trajectories=run.score_on)
-            write({f"held_out_{target}": figures["mean"] for target, figures in summarize(scores).items()})
-        elif meter.due or ending:
-            write({})
-        if ending or time.perf_counter() - saved > run.save_every:
-            save(step)
-        if asked and step < run.steps:
-            text = f"saved after {step:,} steps; run it again to go on: {out}"
-            raise RunStoppedError(text, stop.signal_number)
-        if ending:
-            break
-    return learner.learning
 
 
 def _forget_positions(out: Path) -> None:

@@ -1,28 +1,28 @@
 """Trains an agent from start to end: `memory-maze train`."""
 
 import dataclasses
-import functools
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
 from memory_maze.agents.config import AgentConfig
-from memory_maze.agents.folder import CONFIG, read_config
+from memory_maze.agents.folder import CONFIG, read_config, read_environment
+from memory_maze.agents.load import check_pictures
 from memory_maze.agents.network import read_agent
 from memory_maze.agents.protocol import Network
 from memory_maze.agents.registry import name_agent
 from memory_maze.agents.weights import save_agent
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
-from memory_maze.sampler import check_seed
-from memory_maze.system.limits import check_above, check_least
+from memory_maze.options import DEFAULT, Options
+from memory_maze.system.limits import check_least
 from memory_maze.system.programs import cache_programs
-from memory_maze.tasks import parse_task
+from memory_maze.tasks import Task, parse_task
+from memory_maze.training import on_policy
 from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import (
     Agreement,
@@ -34,43 +34,42 @@ from memory_maze.training.devices import (
     place,
     put_on_all,
 )
-from memory_maze.training.log import Log
-from memory_maze.training.loop import LAYOUT, Program, Training, begin, compile_iterate
-from memory_maze.training.meter import Meter
-from memory_maze.training.needs import Forecast, check_memory
-from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
+from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, check_same, run_job
+from memory_maze.training.stopping import Tell
+from memory_maze.variants import check_playable, describe_variant, name_task
 
-Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
+# The programs that agents are trained by, each a module with LAYOUT, begin and compile_iterate.
+PROGRAMS: dict[str, ModuleType] = {"sequences": on_policy}
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(Schedule):
     """What is trained, and for how long."""
 
-    task: str
+    task: str | Task
     agent: AgentConfig
-    steps: int = 100_000_000
+    steps: int = dataclasses.field(default=100_000_000, kw_only=True)
     """Actions in all mazes together."""
-    seed: int = 0
-    """Of the network, the mazes and the actions."""
     layouts: int | None = None
     """How many layouts to train in; by default enough for 100 million steps."""
-    log_every: float = 10.0
-    """Seconds between two lines of metrics."""
-    save_every: float = 300.0
-    """Seconds between two checkpoints."""
-    minutes: float | None = None
-    """Stop training after so long, to go on another time."""
+    options: Options = DEFAULT
+    """Which variant of the task."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_least(1, steps=self.steps, layouts=self.layouts)
-        check_least(0, log_every=self.log_every, save_every=self.save_every)
-        check_above(0, minutes=self.minutes)
-        check_seed(self.seed)
+        check_playable(self.parsed_task, self.options)
+        check_pictures("an agent", self.options)
+
+    @property
+    def parsed_task(self) -> Task:
+        return parse_task(self.task) if isinstance(self.task, str) else self.task
 
     def describe(self) -> dict[str, Any]:
         """Plain data, for config.json."""
-        return {"algorithm": name_agent(type(self.agent))} | dataclasses.asdict(self)
+        values = {key: getattr(self, key) for key in ("seed", "layouts", *sorted(FREE))}
+        where = {"task": self.parsed_task.name} | describe_variant(self.parsed_task, self.options)
+        return {"algorithm": name_agent(type(self.agent))} | where | values | {"agent": self.agent.describe()}
 
 
 def train(
@@ -84,165 +83,77 @@ def train(
 
     It runs on some devices, or on all of all hosts; an earlier call may have had others. Each host calls it
     with the same arguments and a folder that they share; only the first one shows and writes metrics.
-    What the run needs, and that it will stop, is told in sentences.
-
-    Raises `RunStoppedError` after Ctrl-C or SIGTERM on any host, and another `RuntimeError` if a loss is NaN.
-    In both cases the folder holds a checkpoint to go on from. Raises `KeyboardInterrupt` if there was nothing
-    to save yet.
+    What the run needs, and that it will stop, is told in sentences. It raises what `run_job` does.
     """
-    began = time.perf_counter()
     cache_programs()
     mesh = make_mesh(devices)
     check_same_on_all(run.describe())
     check_shared(out)
-    env = Env(parse_task(run.task), image_only_obs=True, layouts=run.layouts)
+    options: dict[str, Any] = dataclasses.asdict(run.options) | {"image_only_obs": True}
+    env = Env(run.parsed_task, layouts=run.layouts, **options)
     batch = put_on_all(mesh, Batch(env, run.agent.num_envs))
     _check_same(run, out)
-    stop = StopRequest(tell)
-    stop.worth_saving = jax.process_count() > 1  # or the others would wait for this host
-    job = _Job(run, out, batch, mesh, show, tell, stop, Deadline(run.minutes), began)
-    return stop.heed(job.train)
+    job = _AgentJob(run, out, batch, mesh)
+    run_job(job, run, out, show, tell, Agreement(mesh))
+    return local_copy(job.training.network)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A call of `train`, when everything is known."""
+class _AgentJob(Job):
+    """An agent that plays and learns by one program."""
 
-    run: Run
-    out: Path
-    batch: Batch
-    mesh: Mesh
-    show: Show
-    tell: Tell
-    stop: StopRequest
-    deadline: Deadline
-    began: float
+    def __init__(self, run: Run, out: Path, batch: Batch, mesh: Mesh) -> None:
+        self._run, self._out, self._batch, self._mesh = run, out, batch, mesh
+        self._program = PROGRAMS[run.agent.learns_from]
+        self.unit = run.agent.steps_per_update
 
-    def train(self) -> Network:
-        run, out = self.run, self.out
-        key = put_on_all(self.mesh, jax.random.key(run.seed))
-        # Also refuses what cannot be trained, before anything is written.
-        shapes = jax.eval_shape(functools.partial(begin, config=run.agent, mesh=self.mesh), key, self.batch)
-        shapes = place(self.mesh, LAYOUT, shapes)
-        checkpoints = Checkpoints(out / "checkpoints")
+    def describe(self) -> dict[str, Any]:
+        return self._run.describe()
+
+    @property
+    def devices(self) -> list[jax.Device]:
+        return self._mesh.local_devices
+
+    def prepare(self) -> None:
+        self._shapes = place(self._mesh, self._program.LAYOUT, jax.eval_shape(self._begin))
+
+    def compile(self, checkpoints: Checkpoints, updates: int) -> jax.stages.Compiled | None:
         check_same_on_all({"the latest checkpoint": checkpoints.latest})
-        compiling = time.perf_counter()
-        updates = range(checkpoints.latest or 0, math.ceil(run.steps / run.agent.steps_per_update))
-        program = compile_iterate(shapes, self.batch, run.agent, self.mesh) if updates else None
-        compile_seconds = time.perf_counter() - compiling
-        if program:
-            check_memory(program, self.mesh.local_devices)
-        if checkpoints.latest is None:
-            training = begin(key, self.batch, run.agent, self.mesh)
-        else:
-            training = checkpoints.restore(shapes)
-        saver = _Saver(run, out, checkpoints)
-        saver.save_weights(training)
-        unit, steps = run.agent.steps_per_update, int(training.steps) * run.agent.steps_per_update
-        log = Log(out, steps) if is_first() else None
-        before = log.seconds if log else 0.0
-        meter = Meter(run.log_every, unit, steps, self.began - before, compile_seconds)
-        try:
-            if program:
-                training = self._go_on(training, updates, program, _Writer(log, self.show), saver, meter)
-        finally:
-            checkpoints.close()
-            if log:
-                log.close()
-        return local_copy(training.network)
+        if (checkpoints.latest or 0) >= updates:
+            return None
+        self._iterate = self._program.compile_iterate(self._shapes, self._batch, self._run.agent, self._mesh)
+        return self._iterate
 
-    def _go_on(
-        self,
-        training: Training,
-        updates: range,
-        program: Program,
-        write: "_Writer",
-        saver: "_Saver",
-        meter: Meter,
-    ) -> Training:
-        run, stop, agree = self.run, self.stop, Agreement(self.mesh)
-        with Forecast(len(updates), "steps", run.agent.steps_per_update, self.tell) as forecast:
-            for _ in updates:
-                training, metrics = program(training, self.batch)
-                meter.add(metrics)
-                forecast.note(metrics)
-                if stop.given_up:
-                    raise KeyboardInterrupt
-                stop.worth_saving = True
-                wishes = _Wishes(*agree(_Wishes(meter.due, saver.due, stop.asked, self.deadline.passed)))
-                if any(wishes):
-                    write(meter.read())
-                if wishes.save or wishes.stop:
-                    saver.save(training)
-                if wishes.stop:
-                    steps = int(training.steps) * run.agent.steps_per_update
-                    text = f"saved after {steps:,} steps; run it again to go on: {saver.out}"
-                    raise RunStoppedError(text, stop.signal_number)
-                if wishes.end:
-                    break
-        if meter.pending:
-            write(meter.read())
-        saver.save(training)
-        return training
+    def begin(self, checkpoints: Checkpoints) -> int:
+        self.training = checkpoints.restore(self._shapes) if checkpoints.latest else self._begin()
+        self._save_weights()
+        return checkpoints.latest or 0
+
+    def _begin(self) -> Any:
+        key = put_on_all(self._mesh, jax.random.key(self._run.seed))
+        return self._program.begin(key, self._batch, self._run.agent, self._mesh)
+
+    def update(self) -> Metrics:
+        self.training, metrics = self._iterate(self.training, self._batch)
+        return metrics
+
+    def save(self, checkpoints: Checkpoints) -> None:
+        checkpoints.save(int(self.training.steps), self.training)
+        self._save_weights()
+
+    def _save_weights(self) -> None:
+        if is_first():
+            save_agent(self._out, self.training.network, self.describe())
 
 
 def _check_same(run: Run, out: Path) -> None:
-    """A folder holds one run; it may be made longer."""
     if not (out / CONFIG).exists():
         return
-    described = read_config(out)
-    name = name_agent(type(run.agent))
-    if not isinstance(described, dict) or described.get("algorithm") != name:
+    old, new = read_config(out), run.describe()
+    if not isinstance(old, dict) or old.get("algorithm") != new["algorithm"]:
         raise ValueError(f"{out}: there is another kind of run in it: choose another folder")
-    if former := run.agent.former_version(described["agent"]):
+    if former := run.agent.former_version(old["agent"]):
         raise ValueError(f"{out}: its run is of a {former}: choose another folder to train anew")
-    old = {key: described.get(key) for key in ("task", "seed", "layouts")}
-    old |= dataclasses.asdict(read_agent(described, out))
-    new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
-    for key, value in new.items():
-        if old[key] != value:
-            raise ValueError(f"{out}: its run has {key} {old[key]} and not {value}: choose another folder")
-
-
-@dataclasses.dataclass
-class _Saver:
-    run: Run
-    out: Path
-    checkpoints: Checkpoints
-    saved: float = dataclasses.field(default_factory=time.perf_counter)
-
-    @property
-    def due(self) -> bool:
-        return time.perf_counter() - self.saved > self.run.save_every
-
-    def save(self, training: Training) -> None:
-        self.checkpoints.save(int(training.steps), training)
-        self.save_weights(training)
-        self.saved = time.perf_counter()
-
-    def save_weights(self, training: Training) -> None:
-        if is_first():
-            save_agent(self.out, training.network, self.run.describe())
-
-
-class _Wishes(NamedTuple):
-    """What is due, or asked for."""
-
-    write: bool
-    save: bool
-    stop: bool
-    end: bool
-
-
-@dataclasses.dataclass
-class _Writer:
-    """Writes and shows metrics, on the first host."""
-
-    log: Log | None
-    show: Show
-
-    def __call__(self, line: dict[str, Any]) -> None:
-        check_finite(line)
-        if self.log:
-            self.log.write(line)
-            self.show(line)
+    where = name_task(run.parsed_task, run.options)
+    check_same(out, {"task": name_task(*read_environment(out))}, {"task": where})
+    check_same(out, old, {key: new[key] for key in ("seed", "layouts")})
+    check_same(out, dataclasses.asdict(read_agent(old, out)), dataclasses.asdict(run.agent))

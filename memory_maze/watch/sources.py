@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory_maze.agents.folder import CONFIG, agent_names, find_folder, read_task
+from memory_maze.agents.folder import CONFIG, agent_names, find_environment
 from memory_maze.agents.load import check_agent, load_policy
 from memory_maze.data import hub
 from memory_maze.data.archive import Archive
@@ -41,7 +41,7 @@ from memory_maze.system.extras import missing
 from memory_maze.system.files import read_small
 from memory_maze.system.provenance import short_name
 from memory_maze.tasks import Task, parse_task
-from memory_maze.variants import check_playable, name_options, name_task, record_options
+from memory_maze.variants import check_playable, choose_variant, name_options, name_task, record_options
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 
 LISTED = 100  # trajectories of a data set; others are reached as PATH#NUMBER
@@ -74,8 +74,8 @@ class Settings:
     """Of the mazes of agents; by default those of the task."""
     seconds: float | None = None
     """Of their episodes; likewise."""
-    options: Options = DEFAULT
-    """Which variant agents play."""
+    options: Options | None = None
+    """Which variant agents play; by default the one that they were trained in."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,8 @@ def find_all(words: Sequence[str], settings: Settings | None = None) -> list[Ent
 
 def find_pair(words: Sequence[str], settings: Settings | None = None) -> list[Entry]:
     """The first episode of each word. An agent plays in the maze of an episode that was recorded."""
-    settings = _with_task(words, settings or Settings())
+    asked = settings or Settings()
+    settings = _with_task(words, asked)
     entries = [find_entries(word, settings)[0] for word in words]
     recorded = next((entry for entry in entries if entry.kind != "agent"), None)
     if recorded is None or all(entry.kind != "agent" for entry in entries):
@@ -133,7 +134,7 @@ def find_pair(words: Sequence[str], settings: Settings | None = None) -> list[En
     if scenario is None:
         raise SourceError(f"{recorded.name}: agents can play in mazes of recordings and of scenes alone")
     lengths = [steps for steps in (settings.steps, recorded.steps) if steps is not None]
-    if record_options(settings.options):
+    if asked.options is not None:
         raise SourceError(f"agents play the variant of {recorded.name} beside it: leave out --variant")
     steps = min(lengths, default=None)
     settings = dataclasses.replace(settings, scenario=scenario, steps=steps, options=recorded.options)
@@ -146,8 +147,11 @@ def _with_task(words: Sequence[str], settings: Settings) -> Settings:
     if settings.task is not None:
         return settings
     for base in (_split(word)[0] for word in words):
-        if _find_kind(base) is find_agents and (folder := find_folder(base)) is not None:
-            return dataclasses.replace(settings, task=read_task(folder))
+        if _find_kind(base) is find_agents and (own := find_environment(base)) is not None:
+            task, options = _choose_variant(own, settings)
+            return dataclasses.replace(
+                settings, task=task.name, objects=task.objects, seconds=task.seconds, options=options
+            )
     return settings
 
 
@@ -332,9 +336,7 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
     """An agent in a maze that no agent is trained in, which is the same for all agents."""
     from memory_maze.engine.bank import draw_scenario
 
-    folder = find_folder(word)
-    own = None if folder is None else read_task(folder)
-    options = settings.options
+    task, options = _choose_variant(find_environment(word), settings)
     check_agent(word, options)
     seed = settings.seed if number is None else number
     check_seed(seed)
@@ -344,7 +346,6 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
         task = parse_task(f"{size}x{size}", len(scenario.objects))
         title = f"{short_name(word)} in the same maze"
     else:
-        task = parse_task(settings.task or own or "9x9", settings.objects, settings.seconds)
         drawn, scenario = draw_scenario(task, seed, True, options)
         maze = _name_maze(task, drawn)
         title = f"{short_name(word)}, {name_task(task, options)}, seed {seed}"
@@ -366,6 +367,10 @@ def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry
             options=options,
         )
     ]
+
+
+def _choose_variant(own: tuple[Task, Options] | None, settings: Settings) -> tuple[Task, Options]:
+    return choose_variant(own, settings.task, settings.objects, settings.seconds, settings.options)
 
 
 def _play(
