@@ -6,9 +6,10 @@ gradients. So what the probes know is what the model kept for its own sake.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import launch_options
 from memory_maze.training.log import Log
 from memory_maze.training.meter import Meter
-from memory_maze.training.needs import Forecast
+from memory_maze.training.needs import Forecast, check_memory
 from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 
 Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
@@ -199,12 +200,17 @@ class Learner:
             learning, metrics = _update(run, batch, self._join(arrays))
             return jax.tree.leaves(eqx.filter(learning, eqx.is_array)), metrics
 
-        self._update = jax.jit(update, donate_argnums=1, compiler_options=launch_options())
+        self._update: Any = jax.jit(update, donate_argnums=1, compiler_options=launch_options())
 
     @property
     def learning(self) -> Learning:
         """As it is now. Its arrays are used again by the next step."""
         return self._join(self._arrays)
+
+    def compile(self, batch: dict[str, Any]) -> jax.stages.Compiled:
+        """The program of all steps from here on, for batches like this one."""
+        self._update = self._update.lower(batch, self._arrays).compile()
+        return self._update
 
     def step(self, batch: dict[str, Any]) -> dict[str, jax.Array]:
         """Learns from a batch of (B, T) arrays."""
@@ -302,13 +308,23 @@ def _train(
         batches = stack.enter_context(_open_batches(run, new_model, train_set, position))
         check_model(new_model, jax.random.key(0))  # while the first batches are made
         del new_model
+        begun, began = int(learning.steps), time.perf_counter()
+        learner = Learner(run, learning)
+        del learning  # its arrays are the learner's now
+        first = [next(batches)] if begun < run.steps else []
+        compiling = time.perf_counter()
+        for batch in first:
+            check_memory(learner.compile(batch), jax.local_devices()[:1], tell)
+        compile_seconds = time.perf_counter() - compiling
         with replacing(out / CONFIG) as path:
             path.write_text(json.dumps(described, indent=2) + "\n")
-        log = stack.enter_context(contextlib.closing(Log(out, int(learning.steps))))
-        left = run.steps - int(learning.steps)
-        forecast = stack.enter_context(Forecast(left, "gradient steps", 1, tell))
+        log = stack.enter_context(contextlib.closing(Log(out, begun)))
+        meter = Meter(run.log_every, 1, begun, began - log.seconds, compile_seconds)
+        forecast = stack.enter_context(Forecast(run.steps - begun, "gradient steps", 1, tell))
+        steps = zip(range(begun + 1, run.steps + 1), itertools.chain(first, batches), strict=False)
         return _go_on(
-            run, learning, batches, scored_set, checkpoints, out, log, show, forecast, stop, deadline
+            *(run, learner, steps, batches, scored_set, checkpoints, out),
+            *(log, meter, show, forecast, stop, deadline),
         )
 
 
@@ -354,21 +370,20 @@ def _check_same(described: dict[str, Any], out: Path) -> None:
 
 def _go_on(
     run: Run,
-    learning: Learning,
+    learner: Learner,
+    steps: Iterable[tuple[int, dict[str, Any]]],
     batches: Batches,
     scored_set: Dataset,
     checkpoints: Checkpoints,
     out: Path,
     log: Log,
+    meter: Meter,
     show: Show,
     forecast: Forecast,
     stop: StopRequest,
     deadline: Deadline,
 ) -> Learning:
-    began = saved = time.perf_counter()
-    begun = int(learning.steps)
-    learner, meter = Learner(run, learning), Meter(run.log_every, 1, begun, began - log.seconds)
-    del learning  # its arrays are the learner's now
+    saved = time.perf_counter()
 
     def write(more: dict[str, float]) -> None:
         line = meter.read() | more
@@ -386,8 +401,8 @@ def _go_on(
         _forget_positions(out)
         saved = time.perf_counter()
 
-    for step in range(begun + 1, run.steps + 1):
-        metrics = learner.step(next(batches))
+    for step, batch in steps:
+        metrics = learner.step(batch)
         meter.add(metrics)
         forecast.note(metrics)
         if stop.given_up:

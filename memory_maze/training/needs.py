@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import jax
+from rich.filesize import decimal
 
 from memory_maze.system.cpu import memory_free
 from memory_maze.system.provenance import format_seconds
@@ -14,26 +15,24 @@ _TIMED = 3  # updates
 _PATIENCE = 20.0  # seconds
 
 
-def check_memory(program: jax.stages.Compiled, devices: list[jax.Device]) -> float:
-    """How many GB a program needs on each of these devices; refuses if there are fewer.
+def check_memory(program: jax.stages.Compiled, devices: list[jax.Device], tell: Tell) -> None:
+    """Tells how much memory an update needs on these devices, where its arguments are already.
 
-    Its arguments are there already.
+    Refuses if there is less.
     """
     analysis = program.memory_analysis()
     if analysis is None:
-        return 0.0
+        return
     needed = analysis.temp_size_in_bytes + analysis.output_size_in_bytes - analysis.alias_size_in_bytes
     if devices[0].platform == "cpu":
         needed, free, where = needed * len(devices), memory_free(), "this machine"
     else:
         stats = devices[0].memory_stats() or {}
         free, where = stats.get("bytes_limit", needed) - stats.get("bytes_in_use", 0), str(devices[0])
+    told = f"an update needs {decimal(needed)} of memory, and {where} has {decimal(free)} free"
     if needed > free:
-        raise ValueError(
-            f"an update needs {needed / 1e9:.1f} GB of memory, and {where} has {free / 1e9:.1f} GB free: "
-            "choose fewer environments and shorter unrolls by --set, or a smaller preset"
-        )
-    return needed / 1e9
+        raise ValueError(f"{told}: choose a smaller preset, or smaller values by --set")
+    tell(told)
 
 
 class Forecast:

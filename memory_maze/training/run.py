@@ -131,7 +131,7 @@ class _Job:
         program = compile_iterate(shapes, self.batch, run.agent, self.mesh) if updates else None
         compile_seconds = time.perf_counter() - compiling
         if program:
-            check_memory(program, self.mesh.local_devices)
+            check_memory(program, self.mesh.local_devices, self.tell)
         if checkpoints.latest is None:
             training = begin(key, self.batch, run.agent, self.mesh)
         else:
