@@ -180,7 +180,7 @@ def check_divides(number: int, what: str, mesh: Mesh) -> None:
     """Refuses what cannot be shared out evenly."""
     if number % mesh.size:
         raise ValueError(
-            f"{number} {what} do not divide over {mesh.size} devices: choose a multiple, or fewer devices "
+            f"{what}={number} does not divide over {mesh.size} devices: choose a multiple, or fewer devices "
             "with CUDA_VISIBLE_DEVICES"
         )
 
