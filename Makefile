@@ -40,13 +40,13 @@ newest-3: PIN = mujoco>=3.17,<4
 newest-4: PIN = mujoco>=4,<5
 newest-3 newest-4: newest-%:
 	@scripts/venv.sh $(VENV)-mujoco$* check build/constraints.txt "$(PIN)"
-	$(VENV)-mujoco$*/bin/python -m pytest -m newest $$(grep -l 'mark\.newest' tests/*.py)
+	$(VENV)-mujoco$*/bin/python -m pytest -m 'newest and not slow' $$(grep -l 'mark\.newest' tests/*.py)
 
 newest-python: setup-dev
 	@export PYTHON=$$(scripts/python.sh any); \
 	if [ "$$($$PYTHON --version)" = "$$($(BIN)/python --version)" ]; then exit; fi; \
 	scripts/venv.sh $(VENV)-newest check,serve,train constraints.txt && \
-	$(VENV)-newest/bin/python -m pytest -m pythons $$(grep -l 'mark\.pythons' tests/*.py)
+	$(VENV)-newest/bin/python -m pytest -m 'pythons and not slow' $$(grep -l 'mark\.pythons' tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py

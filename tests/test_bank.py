@@ -1,5 +1,7 @@
 """Layouts for the batched engine: made by the reference's generator, cached, checked, held out."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,30 @@ from memory_maze.engine.bank import load_bank
 from memory_maze.scenario import WALL, reachable_cells
 
 pytestmark = pytest.mark.pythons
+
+# Of 1,100 layouts for training and 50 held-out ones, as when labmaze drew them: ends of names, and digests.
+BEFORE = {
+    "9x9": (
+        "ece7dbef",
+        "d2fab692e5786610ce37683704e9d27480ab125f8eba6806d5c58b0b2e79c3ec",
+        "2a2695119ea09da63cf7e66d40b1b433893ed33e9706bd3ad4d54523d9d20465",
+    ),
+    "11x11": (
+        "a0e16f79",
+        "dd838a3205ebe3e08859593357000a53c5b43888c9342d1e8dbfcb554e2f106e",
+        "ab51e6987df73a7109335ab42e196257793dc41f93cba8f7f9d26b3bb62279ba",
+    ),
+    "13x13": (
+        "065fe581",
+        "0e368ba3c41fd180170995b6b891529131a6bfb9f6ad6ee85a2561e132c399ab",
+        "c01dfb5c432da3b52346af9b7ddfb69f71aaa1534228d22012489438f4d78328",
+    ),
+    "15x15": (
+        "26d1ad39",
+        "661b77546e0bc77a1cc77b2aeb2be1dfa8ac3728d43740ab8d2a5a134586d4da",
+        "d83a8a102b12073fc4bed71c48c002918e1c9fa5fef82b75cf42e7aa3f15ad22",
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +65,22 @@ def unpack(rows, size):
 
 def first_free(rows):
     return next((r, c) for r, row in enumerate(rows) for c, char in enumerate(row) if char != WALL)
+
+
+@pytest.mark.parametrize(("task", "before"), BEFORE.items(), ids=BEFORE)
+def test_banks_and_their_names_are_those_of_labmazes_mazes(task, before, tmp_path):
+    """So caches of then are still those of now."""
+    name, *digests = before
+    for held_out, size, digest in ((False, 1100, digests[0]), (True, 50, digests[1])):
+        made = load_bank(TASKS[task], size, held_out=held_out, folder=tmp_path)
+        found = hashlib.sha256()
+        for array in vars(made).values():
+            found.update(array.tobytes())
+        assert found.hexdigest() == digest
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{task}-heldout-50-0-{name}.npz",
+        f"{task}-train-1100-0-{name}.npz",
+    ]
 
 
 def test_banks_come_from_the_cache(tmp_path, monkeypatch):

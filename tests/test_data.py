@@ -512,7 +512,16 @@ def test_splits_are_named_by_whole_words(place, split, tmp_path):
 def test_scenes_become_the_files_that_would_have_been_collected(sets, tmp_path):
     dataset = data.load(sets / "scenes")
     manifest = dataclasses.replace(plan(dataset, "npz"), shard=5)
-    convert(dataset, tmp_path / "npz", manifest)
+
+    def kill(shard, fresh):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(dataset, tmp_path / "npz", manifest, kill)
+    kept = (tmp_path / "npz" / "train" / "000000.npz").stat().st_mtime_ns
+    (tmp_path / "npz" / "train" / ".000007-0-partial.npz").write_bytes(b"cut off")
+    convert(dataset, tmp_path / "npz", manifest)  # goes on
+    assert (tmp_path / "npz" / "train" / "000000.npz").stat().st_mtime_ns == kept
     assert content(tmp_path / "npz") == content(sets / "npz")
     with pytest.raises(ValueError, match="has the format scenes already"):
         plan(dataset, "scenes")

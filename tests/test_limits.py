@@ -1,10 +1,13 @@
 """Every number that a command takes is honoured or refused, before anything is made."""
 
+import dataclasses
+import importlib
+import typing
+
 import pytest
 
-from memory_maze import tasks
+from memory_maze import cli, tasks
 from memory_maze.agents.impala.config import PRESETS
-from memory_maze.cli import main
 from memory_maze.data.collection import make_manifest
 from memory_maze.probing.session import make_run
 from memory_maze.system.overrides import override
@@ -16,6 +19,7 @@ SEED = ("-1", "4294967296", "nan")
 SECONDS = ("-1", "nan", "inf")
 PACE = ("0", "-1", "nan", "inf", "1e9")
 HUGE = "1000000000000"
+ENVIRONMENT = {"--objects": ("0", "-1", "7", "nan"), "--seconds": ("0", *SECONDS, HUGE)}
 NUMBERS = {
     "demo": {"--steps": (*WHOLE, HUGE), "--fps": (*WHOLE, HUGE), "--seed": SEED},
     "scenario": {"--seed": SEED, "--episode": ("-1", "nan", HUGE)},
@@ -24,6 +28,7 @@ NUMBERS = {
         "--pace": PACE,
         "--resolution": (*WHOLE, HUGE),
         "--episodes": WHOLE,
+        **ENVIRONMENT,
     },
     "serve": {
         "--port": ("-1", "nan", "65536"),
@@ -33,7 +38,12 @@ NUMBERS = {
         "--requests": ("0", "-1", "nan", "inf"),
         "--show-seed": SEED,
     },
-    "evaluate random": {"--episodes": (*WHOLE, HUGE), "--seed": SEED, "--forget-every": WHOLE},
+    "evaluate random": {
+        "--episodes": (*WHOLE, HUGE),
+        "--seed": SEED,
+        "--forget-every": WHOLE,
+        **ENVIRONMENT,
+    },
     "train impala": {
         "--steps": WHOLE,
         "--minutes": ("0", *SECONDS),
@@ -42,6 +52,8 @@ NUMBERS = {
         "--save-every": SECONDS,
         "--log-every": SECONDS,
         "--evaluate": ("-1", "nan", HUGE),
+        "--hosts": WHOLE,
+        "--host": ("-1", "nan", "1.5"),
     },
     "probe rssm": {
         "--depths": ("-1", "nan"),
@@ -56,18 +68,19 @@ NUMBERS = {
     },
     "probe-pictures run --data none": {"--trajectory": ("nan",), "--columns": (*WHOLE, HUGE)},
     "collect": {
-        "--objects": ("0", "-1", "7", "nan"),
         "--episodes": (*WHOLE, HUGE),
         "--evaluation": ("-1", "nan", HUGE),
         "--steps": (*WHOLE, HUGE),
         "--seed": SEED,
         "--shard": WHOLE,
+        **ENVIRONMENT,
     },
     "video oracle": {
         "--seed": SEED,
         "--steps": ("-1", "nan", "9:3"),
         "--every": WHOLE,
         "--fps": (*WHOLE, HUGE),
+        **ENVIRONMENT,
     },
     "compare-engines": {"--seed": SEED},
 }
@@ -94,12 +107,35 @@ def test_numbers_that_nothing_can_be_done_with_are_refused(
     if words[0] == "serve" and name == "--show-seed":
         words += ["--show", "oracle"]
     with pytest.raises(SystemExit) as ended:
-        main([*words, f"{name}={number}"])
+        cli.main([*words, f"{name}={number}"])
     assert ended.value.code != 0
     told = "".join(capsys.readouterr())
     assert name.strip("-").split("-")[-1] in told
     assert "Traceback" not in told
     assert not list(tmp_path.glob("made/*.*")), "nothing was made"
+
+
+def find_numbers(options):
+    """Those among the options of a command, also within groups of options."""
+    for name, hint in typing.get_type_hints(options).items():
+        if dataclasses.is_dataclass(hint):
+            yield from find_numbers(hint)
+        elif {int, float} & {hint, *typing.get_args(hint)}:
+            yield f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize("name", [name for names in cli.COMMANDS.values() for name in names])
+def test_there_is_a_wrong_value_for_every_number(name):
+    module = importlib.import_module(f"memory_maze.commands.{name.replace('-', '_')}")
+    tried = [numbers for command, numbers in NUMBERS.items() if command.split()[0] == name]
+    assert {number for numbers in tried for number in numbers} >= set(find_numbers(module.Command))
+
+
+@pytest.mark.parametrize("setting", ["control_freq=0", "control_freq=-3", "camera_resolution=0"])
+def test_options_of_environments_are_refused(setting, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "random", "--options", setting])
+    assert f"{setting.partition('=')[0]} must be" in capsys.readouterr().err
 
 
 def test_collect_has_as_many_objects_as_were_asked_for():

@@ -1,7 +1,9 @@
 """The package as it is installed: light to import, typed, with remedies for what is missing."""
 
 import importlib.resources
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +113,57 @@ with replacing({str(tmp_path / "file")!r}) as path:
 """)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "file").read_text() == "whole"
+
+
+def choose_python(folder, *words, **env):
+    """What scripts/python.sh says where the PATH has nothing but what is in the folder."""
+    bash, script = shutil.which("bash"), ROOT / "scripts" / "python.sh"
+    env = {"PATH": str(folder), "HOME": str(folder)} | env
+    return subprocess.run([bash, script, *words], env=env, capture_output=True, text=True)
+
+
+def put_pythons(folder, good=(), bad=()):
+    """Some that this package runs on, and some that it does not run on."""
+    for name in good:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(sys.executable)
+    for name in bad:
+        (folder / name).write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.13\n')
+        (folder / name).chmod(0o755)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script of Unix")
+@pytest.mark.parametrize(
+    ("good", "bad", "chosen"),
+    [
+        (["python3.11", "python3.13", "python3"], [], "python3.13"),
+        (["python3.12", "python3"], ["python3.13"], "python3.12"),  # as one of pyenv that is not switched on
+        (["python3.13"], [], "python3.13"),
+        (["python3"], [], "python3"),
+        (["python3.14", ".pyenv/versions/3.15.0/bin/python"], ["python3"], "python3.14"),
+    ],
+)
+def test_the_newest_python_on_the_path_is_chosen(tmp_path, good, bad, chosen):
+    put_pythons(tmp_path, good, bad)
+    result = choose_python(tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{chosen}\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script of Unix")
+def test_a_python_that_only_pyenv_knows_is_chosen_when_asked_for(tmp_path):
+    other = ".pyenv/versions/3.13.1/bin/python"
+    put_pythons(tmp_path, ["python3.11", other])
+    assert choose_python(tmp_path).stdout == "python3.11\n"
+    assert choose_python(tmp_path, "any").stdout == f"{tmp_path / other}\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script of Unix")
+def test_without_a_python_it_is_told_what_was_looked_for(tmp_path):
+    put_pythons(tmp_path, bad=["python3", "other"])
+    result = choose_python(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "there is no python3.14, python3.13, python3.12 or python3.11 on the PATH" in result.stderr
+    assert "python3 is Python 3.10.13" in result.stderr
+    result = choose_python(tmp_path, PYTHON="other")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "other is no Python from 3.11 to 3.14" in result.stderr

@@ -394,6 +394,16 @@ def test_a_run_that_another_process_trains_is_left_alone(sets, tmp_path, capsys)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_run_that_does_not_fit_into_memory_is_refused(run, sets, tmp_path, monkeypatch):
+    told = []
+    train(dataclasses.replace(run, steps=1), *sets, tmp_path / "fits", tell=told.append)
+    assert "of memory" in told[0]
+    monkeypatch.setattr("memory_maze.training.needs.memory_free", lambda: 1000)
+    with pytest.raises(ValueError, match=r"an update needs .* of memory, and .* 1.0 kB free: choose"):
+        train(run, *sets, tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
 def test_too_few_trajectories_are_told_before_the_model_is_tried(run, sets, tmp_path, monkeypatch):
     monkeypatch.setattr("memory_maze.probing.train.check_model", lambda *_: pytest.fail("tried"))
     with pytest.raises(ValueError, match="16 different trajectories a batch: there are 10; collect more"):
@@ -590,7 +600,8 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sets, tmp_path):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 128 + signal.SIGINT
+    assert error.startswith("stopped: saved after"), "no error"
     assert "run it again to go on" in error
     steps = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["steps"]
     main([*words, "--steps", str(steps + 2)])

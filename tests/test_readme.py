@@ -1,12 +1,17 @@
 """The README's examples run, and its figures are those of the result files."""
 
+import dataclasses
 import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from memory_maze.agents.impala.config import Config
+from memory_maze.probing import baselines
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -150,3 +155,45 @@ def test_what_pages_say_of_results_is_so():
     assert all(
         abs(mean - constant) < 0.1 for name, mean in small_walls.items() if name != "Supervised oracle"
     )
+
+
+def read_run(name):
+    return json.loads((ROOT / "results" / f"{name}.json").read_text())
+
+
+def find_return(name, begin, end):
+    """The mean return of a run in 13x13 from one number of millions of steps to another."""
+    folder = "online" if name == "fast-13x13-0" else "trials"
+    curve = read_run(f"{folder}/{name}")["curve"]
+    points = [one for one in curve if one["return"] is not None and begin <= one["steps"] / 1e6 <= end]
+    return statistics.fmean(one["return"] for one in points)
+
+
+def test_what_docs_training_says_of_trials_is_so():
+    for begin, end in ((20, 25), (35, 42)):
+        short, long = (find_return(f"13x13-512-mazes-{length}", begin, end) for length in ("short", "long"))
+        assert long > short + 3, "sequences of twice the length"
+    seed_rl = find_return("13x13-512-mazes-short-seed-rl", 20, 25)
+    assert seed_rl > find_return("13x13-512-mazes-short", 20, 25) + 3, "starting and stepping as SEED RL"
+    fast, thirty_two = (find_return(name, 35, 42) for name in ("fast-13x13-0", "13x13-groups-of-32"))
+    assert fast > thirty_two + 1.5, "groups of 16 sequences"
+    for name, part in (("13x13-groups-of-32-twice", (30, 34.6)), ("13x13-groups-of-64-twice", (50, 56))):
+        assert abs(find_return(name, *part) - find_return("fast-13x13-0", *part)) < 1.5, "about as much"
+    names = ("trials/13x13-no-clipping", "trials/13x13-groups-of-64-short", "online/fast-13x13-0")
+    unclipped, clipped, best = (read_run(name)["evaluations"][0]["mean"] for name in names)
+    assert clipped - unclipped > best - clipped, "clipping, with less entropy, makes most"
+    text = " ".join((ROOT / "docs" / "training.md").read_text().split())
+    for kind in ("before", "after"):
+        runs = (read_run(f"trials/9x9-small-{kind}-{seed}") for seed in range(3))
+        one, two, three = (f"{run['evaluations'][0]['mean']:.2f}" for run in runs)
+        assert f"{one}, {two} and {three} {kind}" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_hyperparameters_have_the_names_of_now(page):
+    known = {field.name for config in (Config, baselines.Config) for field in dataclasses.fields(config)}
+    known.add("name")  # of any
+    settings = re.findall(r"--set ((?:[a-z_]+=\S+ ?)+)", page.read_text())
+    named = re.findall(r"`([a-z_]+)=[^`]*`", page.read_text()) if page.stem == "training" else []
+    for name in [*named, *re.findall(r"([a-z_]+)=", " ".join(settings))]:
+        assert name in known, name

@@ -1,5 +1,6 @@
 """Seed s here is seed s in the published package, episode after episode."""
 
+import hashlib
 import itertools
 import json
 
@@ -15,6 +16,17 @@ from memory_maze.reference.model import block_layer
 from memory_maze.scenario import COLORS, cell_to_world, free_cells, reachable_cells
 
 RECORDS = [json.loads(line) for line in (GOLDEN / "seeds.jsonl").read_text().splitlines()]
+# SHA-256 of the first scenarios of the first seeds, as when labmaze drew them.
+DIGESTS = {
+    ("9x9", 100): "84d16077bce3fb5fbac3c6da9457c39ad0a391d8cc6bd8aff32f5519167f341a",
+    ("11x11", 100): "169c4810824005537a0ab6646f905d7b09842bcfe3eec35dcf7e75586178c4f3",
+    ("13x13", 100): "863e25ae2c357cc99d6e22f815645a9c792b9bed5b02b186081115ba51a8cf62",
+    ("15x15", 100): "c5596fbdf86d72ae48dc372fe0123c82b1314fb44c311bce1a072d8f3281cce3",
+    ("9x9", 1000): "742424ccbfcc13699a527410d9524326eccdce0e77eda64af44beaeb3afa2495",
+    ("11x11", 1000): "7e978b5bfd156aa4a352caac15fd53283aa964ce18da8cde74cbbf0ff770d74b",
+    ("13x13", 1000): "cc03be85637cff2a9f34e263767e44b4d0aa7643e3a9f30071d184ec611256ec",
+    ("15x15", 1000): "2be2f4df6883fc006c864a6d63589d16dd4231ea9a30c1234ac482c477ec4498",
+}
 SEQUENCES = [
     list(group)
     for _, group in itertools.groupby(
@@ -78,6 +90,18 @@ def assert_same_draws(scenario, record):
     assert cell_to_world(scenario.spawns[0], scenario.grid) == tuple(record["qpos"][:2])
     assert -scenario.heading == record["qpos"][3], "to the last bit"
     assert scenario.draws[0] == record["target"][0]
+
+
+@pytest.mark.pythons
+@pytest.mark.parametrize(
+    ("task", "seeds"),
+    [pytest.param(*case, marks=pytest.mark.slow if case[1] > 100 else []) for case in DIGESTS],
+)
+def test_scenarios_are_those_of_labmazes_mazes(task, seeds):
+    found = hashlib.sha256()
+    for seed in range(seeds):
+        found.update(json.dumps(Sampler(TASKS[task], seed).sample().to_dict(), sort_keys=True).encode())
+    assert found.hexdigest() == DIGESTS[task, seeds]
 
 
 def test_a_reset_before_the_first_step_avoids_the_touched_object():

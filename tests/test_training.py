@@ -230,7 +230,7 @@ def test_each_sequence_is_learned_from_so_many_times(batch):
     after, _ = on_policy.iterate(begun, batch, config, make_mesh())
     counts = optax.tree.get_all_with_path(after.optimizer, "count")
     assert {int(count) for _, count in counts} == {6}, "three times two groups of sequences"
-    with pytest.raises(ValueError, match="at least once"):
+    with pytest.raises(ValueError, match="epochs must be at least 1"):
         dataclasses.replace(DEBUG, epochs=0)
 
 
@@ -333,7 +333,7 @@ def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
 
 def test_a_run_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("memory_maze.training.needs.memory_free", lambda: 1000)
-    with pytest.raises(ValueError, match=r"an update needs .* GB of memory.* choose fewer environments"):
+    with pytest.raises(ValueError, match=r"an update needs .*B of memory, and .* 1.0 kB free: choose"):
         train(RUN, tmp_path)
     assert not (tmp_path / "config.json").exists()
 
@@ -344,7 +344,9 @@ def test_a_run_is_trained_for_so_many_minutes_and_goes_on(tmp_path):
     assert read_metrics(tmp_path)[-1]["steps"] == 16, "one update, and then the time is over"
     train(RUN, tmp_path, tell=sentences.append)
     assert read_metrics(tmp_path)[-1]["steps"] == RUN.steps
-    (forecast,) = sentences
+    (needs, again, forecast) = sentences
+    assert re.fullmatch(r"an update needs [\d.]+ .?B of memory, and this machine has .* free", needs)
+    assert again.startswith("an update needs")
     assert re.fullmatch(r"[\d,.]+ steps a second: 112 take about \d s", forecast)
 
 
@@ -423,6 +425,7 @@ def test_values_are_overridden_by_name():
     )
     for wrong, words in (
         (("learning=1",), "did you mean learning_rate"),
+        (("xyz=1",), "names are num_envs"),
         (("unroll_length=1.5",), "of type int"),
         (("unroll_length=true",), "of type int"),
         (("clip_ratio=[1]",), "of type float or null"),

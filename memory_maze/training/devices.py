@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from memory_maze.system.cpu import num_cores
 from memory_maze.system.files import sole_writer
+from memory_maze.system.limits import check_least
 
 AXIS = "devices"
 SAME: Any = PartitionSpec()
@@ -62,6 +63,8 @@ def connected(
     if not distributed and not any(given):
         yield
         return
+    check_least(1, hosts=hosts)
+    check_least(0, host=host)
     if any(given) and not all(given):
         raise ValueError("give all three: coordinator, hosts and host")
     if coordinator is not None and not re.fullmatch(r".+:\d+", coordinator):
@@ -177,7 +180,7 @@ def check_divides(number: int, what: str, mesh: Mesh) -> None:
     """Refuses what cannot be shared out evenly."""
     if number % mesh.size:
         raise ValueError(
-            f"{number} {what} do not divide over {mesh.size} devices: choose a multiple, or fewer devices "
+            f"{what}={number} does not divide over {mesh.size} devices: choose a multiple, or fewer devices "
             "with CUDA_VISIBLE_DEVICES"
         )
 
