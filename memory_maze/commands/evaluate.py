@@ -155,7 +155,7 @@ def _check_video(path: Path) -> None:
 
 def _hash(folder: Path) -> str | None:
     """Of the weights of a run, whose result can be read; agents alone keep no results."""
-    from memory_maze.training.result import hash_weights, is_run, read_result
+    from memory_maze.results.online import hash_weights, is_run, read_result
 
     if not is_run(folder):
         return None
@@ -166,7 +166,7 @@ def _hash(folder: Path) -> str | None:
 def _note(folder: Path, report: dict[str, Any], own: str | None) -> None:
     """Adds a whole evaluation of the run's own task to its result."""
     from memory_maze.agents.folder import RESULT
-    from memory_maze.training.result import add_evaluation, hash_weights
+    from memory_maze.results.online import add_evaluation, hash_weights
 
     if hash_weights(folder) != report["weights"]:
         console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.agents.folder import METRICS
-from memory_maze.system.files import check_regular, replacing
+from memory_maze.results.metrics import read_metrics
+from memory_maze.system.files import replacing
 
 
 class Log:
@@ -35,22 +36,6 @@ class Log:
         self._file.close()
         if self._board is not None:
             self._board.close()
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """All lines that a run wrote; one that was cut off by a crash is left out."""
-    try:
-        check_regular(folder / METRICS)
-        lines = (folder / METRICS).read_text().splitlines()
-    except FileNotFoundError:
-        return []
-    metrics = []
-    for line in lines:
-        try:
-            metrics.append(json.loads(line))
-        except ValueError:
-            continue
-    return metrics
 
 
 def _open_board(folder: Path) -> Any:
