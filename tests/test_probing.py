@@ -511,6 +511,7 @@ def test_your_own_model_is_found_where_you_are(sets, tmp_path, monkeypatch, caps
     result = call(sets, "own_model:Model", "--steps", "3", "--trajectories", "2", out=tmp_path / "run")
     printed = capsys.readouterr().out
     assert "own_model:Model in 9x9: " in printed
+    assert (result["kind"], result["title"], result["loss_version"]) == ("probing", "own_model:Model", 2)
     assert (result["model"], result["state_size"], result["preset"]) == ("own_model:Model", 7, None)
     assert result["evaluation"]["walls"]["trajectories"] == 2
     assert len(result["evaluation"]["objects"]["by_step"]) == STEPS + 1

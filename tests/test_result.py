@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from memory_maze import TASKS, Sampler, policies, tasks
+from memory_maze import TASKS, Sampler, tasks
 from memory_maze.agents.impala.config import PRESETS, Config
 from memory_maze.agents.load import load_policy
 from memory_maze.cli import main
@@ -66,7 +66,8 @@ def make_report(folder, **changes):
 
 def test_a_run_leaves_everything_that_a_report_needs(trained):
     result = read_result(trained)
-    assert (result["agent"], result["preset"], result["changes"]) == ("impala", "debug", {})
+    assert (result["kind"], result["agent"], result["title"]) == ("online", "impala", "IMPALA")
+    assert (result["preset"], result["changes"], result["loss_version"]) == ("debug", {}, 2)
     assert (result["task"], result["seed"], result["ablation"]) == ("9x9", 0, None)
     assert result["config"] == json.loads((trained / "config.json").read_text())
     assert result["hardware"]["devices"] == "1 cpu"
@@ -339,8 +340,8 @@ def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, 
 @pytest.fixture
 def shipped(run, tmp_path, monkeypatch):
     """An agent of the package, from a run."""
-    monkeypatch.setattr(policies, "AGENTS", tmp_path / "assets" / "agents")
-    folder = policies.AGENTS / "impala-tiny"
+    monkeypatch.setattr("memory_maze.agents.folder.AGENTS", tmp_path / "assets" / "agents")
+    folder = tmp_path / "assets" / "agents" / "impala-tiny"
     main(["export-agent", str(run), str(folder)])
     return folder
 

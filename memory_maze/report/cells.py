@@ -4,11 +4,12 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from memory_maze.variants import name_options, read_options
 
 MISSING = "-"
+Name = TypeVar("Name")
 
 
 class Spread(NamedTuple):
@@ -131,10 +132,10 @@ def keep_latest(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gather(
-    results: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]
-) -> dict[str, list[dict[str, Any]]]:
+    results: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], Name]
+) -> dict[Name, list[dict[str, Any]]]:
     """Results by their names, in the order of tasks and seeds, and of dates."""
-    by_name: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[Name, list[dict[str, Any]]] = {}
     rank = lambda result: (size_of(result["task"]), result["seed"], result["date"] or "")  # noqa: E731
     for result in sorted(results, key=rank):
         by_name.setdefault(name(result), []).append(result)

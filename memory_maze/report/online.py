@@ -1,5 +1,6 @@
 """The scores of trained agents beside the paper's: from results to the rows of a table."""
 
+import collections
 import dataclasses
 import math
 import statistics
@@ -59,7 +60,11 @@ def group(results: Iterable[dict[str, Any]]) -> list[Group]:
     """Runs of one agent, trained for as long; those that were not finished have a name of their own."""
     # What is for comparison comes after what it is compared with, what is not finished last.
     rank = lambda one: (not is_finished(one.results[0]), bool(one.results[0]["ablation"]), one.name)  # noqa: E731
-    return sorted((Group(name, members) for name, members in gather(results, name_agent).items()), key=rank)
+    found = gather(results, lambda result: (name_agent(result), result["agent"]))
+    titles = collections.Counter(name for name, _ in found)
+    # Agents of one's own may have any title.
+    named = {name if titles[name] == 1 else f"{name}, {agent}": found[name, agent] for name, agent in found}
+    return sorted((Group(name, members) for name, members in named.items()), key=rank)
 
 
 def name_agent(result: dict[str, Any]) -> str:

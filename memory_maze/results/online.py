@@ -137,7 +137,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
             "format": FORMAT,
             "kind": ONLINE,
             "agent": name,
-            "title": agent.title if name in AGENTS else name,
+            "title": agent.title,
             "preset": preset,
             "changes": changes,
             "ablation": agent.ablation(config["agent"]),
