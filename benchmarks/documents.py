@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from memory_maze.report import benchmarks, probing, scores, tables
+from memory_maze.report import benchmarks, online, online_tables, probing, probing_tables
+from memory_maze.results.find import find_results
 from memory_maze.system.files import replacing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,41 +37,43 @@ def speed_table(reports: list[dict]) -> str:
 
 def online_table(results: list[dict]) -> str:
     """Trained agents beside the paper's."""
-    groups = scores.group(results)
+    groups = online.group(results)
     policies = json.loads((ROOT / "results/policies.json").read_text())
     random = f"{policies['random 9x9 jax']['mean']:.2f}"
-    notes = [*tables.make_notes(groups), f"A random policy has {random} in 9x9."]
-    return join(tables.make_markdown(scores.make_rows(groups), scores.columns(groups)), " ".join(notes))
+    notes = [*online_tables.make_notes(groups), f"A random policy has {random} in 9x9."]
+    return join(
+        online_tables.make_markdown(online.make_rows(groups), online.columns(groups)), " ".join(notes)
+    )
 
 
 def online_runs(results: list[dict]) -> str:
     """How both engines score them, and how long each took."""
-    groups = scores.group(results)
-    return join(tables.make_engine_table(groups), tables.make_run_table(groups))
+    groups = online.group(results)
+    return join(online_tables.make_engine_table(groups), online_tables.make_run_table(groups))
 
 
 def trials_table(results: list[dict]) -> str:
     """Agents with other values, those that were evaluated."""
-    groups = scores.group(results)
-    rows = [row for row in scores.make_rows(groups) if row.source == "ours" and row.cells]
-    return tables.make_markdown(rows, scores.columns(groups)).rstrip()
+    groups = online.group(results)
+    rows = [row for row in online.make_rows(groups) if row.source == "ours" and row.cells]
+    return online_tables.make_markdown(rows, online.columns(groups)).rstrip()
 
 
 def probing_table(results: list[dict]) -> str:
     """Sequence models beside the paper's, and how long each took."""
     groups = probing.group(results)
     rows = probing.make_rows(groups)
-    table = probing.make_markdown(rows, probing.columns(groups))
-    notes = probing.make_notes(rows)
-    return join(table, *notes, probing.describe_order(groups), probing.make_run_table(groups))
+    table = probing_tables.make_markdown(rows, probing.columns(groups))
+    notes = probing_tables.make_notes(rows)
+    return join(table, *notes, probing.describe_order(groups), probing_tables.make_run_table(groups))
 
 
 def probing_small(results: list[dict]) -> str:
     """Small sequence models, and how long each took."""
     groups = probing.group(results)
     rows = [row for row in probing.make_rows(groups) if row.source == "ours"]
-    table = probing.make_markdown(rows, probing.columns(groups))
-    return join(table, *probing.make_notes(rows)[1:], probing.make_run_table(groups))
+    table = probing_tables.make_markdown(rows, probing.columns(groups))
+    return join(table, *probing_tables.make_notes(rows)[1:], probing_tables.make_run_table(groups))
 
 
 def join(*parts: str | None) -> str:
@@ -113,7 +116,9 @@ def read(path: Path) -> Any:
     if "*" in path.name:
         return [json.loads(one.read_text()) for one in sorted(path.parent.glob(path.name))]
     if path.is_dir():
-        return (probing if path.name.startswith("probing") else scores).find_results([path])
+        found = find_results([path], "probing" if path.name.startswith("probing") else "online")
+        assert not found.left_out, list(found.left_out.values())
+        return found.results
     return json.loads(path.read_text())
 
 

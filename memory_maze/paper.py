@@ -1,6 +1,13 @@
 """What the paper reports: its tables of the online RL benchmark and of the offline probing benchmarks."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Target = Literal["walls", "objects"]
+TARGETS: tuple[Target, ...] = ("walls", "objects")  # what probes are asked for
+STATE_SIZE = 2048  # of a model, so that probes are comparable
+RUNS = 5  # of each agent, which a score's error is the standard deviation over
+PROBING_RUNS = 3  # of each model
+HUMAN_EPISODES = 10  # which the error of the human's scores is the standard error over
 
 
 class Score(NamedTuple):
@@ -8,8 +15,6 @@ class Score(NamedTuple):
 
     mean: float
     error: float | None = None
-    """Of agents the standard deviation over five runs, of models over three, of the human the standard error
-    over ten episodes."""
 
 
 def _row(*scores: tuple[float, ...]) -> dict[str, Score]:

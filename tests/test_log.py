@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from memory_maze.cli import main
-from memory_maze.training.log import Log, read_metrics
+from memory_maze.results.metrics import read_metrics
+from memory_maze.training.log import Log
 
 
 def test_lines_after_the_checkpoint_are_written_again(tmp_path):

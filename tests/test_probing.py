@@ -25,12 +25,13 @@ from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.answers import ask, load_run, mean_score
 from memory_maze.probing.check import ModelError, check_model
+from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_maker, start
 from memory_maze.probing.pictures import draw_panels
-from memory_maze.probing.probe import Probe, ProbeConfig, Truth
-from memory_maze.probing.result import read_result
+from memory_maze.probing.probe import Probe, Truth
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
+from memory_maze.results.probing import read_result
 from memory_maze.system.files import sole_writer
 from memory_maze.system.provenance import ROOT
 from memory_maze.training.log import read_metrics
@@ -520,6 +521,7 @@ def test_your_own_model_is_found_where_you_are(sets, tmp_path, monkeypatch, caps
     result = call(sets, "own_model:Model", "--steps", "3", "--trajectories", "2", out=tmp_path / "run")
     printed = capsys.readouterr().out
     assert "own_model:Model in 9x9: " in printed
+    assert (result["kind"], result["title"], result["loss_version"]) == ("probing", "own_model:Model", 2)
     assert (result["model"], result["state_size"], result["preset"]) == ("own_model:Model", 7, None)
     assert result["evaluation"]["walls"]["trajectories"] == 2
     assert len(result["evaluation"]["objects"]["by_step"]) == STEPS + 1
@@ -634,10 +636,10 @@ def test_killed_at_random_moments_it_learns_the_same(sets, tmp_path):
     assert [line["loss_model"] for line in lines[1]] == [line["loss_model"] for line in lines[0]]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b'{"kind": "online", "format": 1}', b"[1]"])
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"kind": "other", "format": 1}', b"[1]"])
 def test_damaged_results_are_named(damage, tmp_path):
     (tmp_path / "result.json").write_bytes(damage)
-    with pytest.raises(ValueError, match=r"result.json: no result of probing, or a damaged one"):
+    with pytest.raises(ValueError, match=r"result.json: no result of a probing run, or a damaged one"):
         read_result(tmp_path)
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from memory_maze.cli import main
-from memory_maze.report import figures, tables
+from memory_maze.report import figures
+from memory_maze.report import online_tables as tables
 from memory_maze.report.engines import compare
-from memory_maze.report.scores import find_results, group, make_rows
+from memory_maze.report.online import group, make_rows
+from memory_maze.results import find
 from memory_maze.system.extras import install_command
 from memory_maze.tasks import TASKS
 
@@ -62,10 +64,13 @@ def make_result(task="9x9", seed=0, mean=20.0, steps=100 * MILLION, mujoco=None,
     evaluations = [report("jax", mean)] + ([report("mujoco", mujoco)] if mujoco is not None else [])
     return {
         "format": 1,
+        "kind": "online",
         "agent": "impala",
+        "title": "IMPALA",
         "preset": "fast",
         "changes": {},
         "ablation": None,
+        "loss_version": 2,
         "task": task,
         "seed": seed,
         "command": "memory-maze train impala --out run",
@@ -105,6 +110,12 @@ def results(tmp_path):
         make_result(mean=2.0, steps=12_345_678, changes={"learning_rate": 0.1}),
         make_result("11x11", preset="small", evaluations=[]),
     )
+
+
+def find_results(paths):
+    found = find.find_results(paths, "online")
+    assert not found.left_out
+    return found.results
 
 
 def read_table(text):
@@ -302,17 +313,23 @@ def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):
     ("path", "message"),
     [
         ("missing", "missing"),
-        ("empty", "empty: there are neither result files nor runs in it"),
-        ("damaged", "1.json: no result, or a damaged one"),
-        ("other", "0.json: no result, or a damaged one: format is missing"),
+        ("empty", "empty: neither online runs nor their result files: memory-maze train writes them"),
+        ("damaged", "0.json: no result of an online run, or a damaged one"),
+        ("other", "other: neither online runs nor their result files"),
+        ("odd", "0.json: no result of an online run, or a damaged one: std_error is 'small'"),
+        ("even", "0.json: no result of an online run, or a damaged one: size must be odd"),
     ],
 )
 def test_wrong_results_are_named_in_one_line(tmp_path, path, message, capsys):
     (tmp_path / "empty").mkdir()
-    save(tmp_path / "damaged", make_result(), make_result(seed=1))
-    text = (tmp_path / "damaged" / "1.json").read_text()
-    (tmp_path / "damaged" / "1.json").write_text(text[:-20])
+    save(tmp_path / "damaged", make_result())
+    text = (tmp_path / "damaged" / "0.json").read_text()
+    (tmp_path / "damaged" / "0.json").write_text(text[:-20])
     save(tmp_path / "other", {"mean": 3})
+    odd = make_result()
+    odd["evaluations"][0]["std_error"] = "small"
+    save(tmp_path / "odd", odd)
+    save(tmp_path / "even", make_result() | {"task": "8x8"})
     with pytest.raises(SystemExit):
         main(["report", "online", str(tmp_path / path), "--out", str(tmp_path / "out")])
     error = capsys.readouterr().err

@@ -13,8 +13,8 @@ from test_report_human import record
 
 from memory_maze.cli import main
 from memory_maze.play.recordings import check_name
+from memory_maze.report.layout import markdown
 from memory_maze.report.markup import escape_markdown, make_html
-from memory_maze.report.tables import markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -217,7 +217,8 @@ def test_damaged_records_are_named_and_the_page_is_made(tmp_path, capsys):
     ("arguments", "message"),
     [
         ([], "--out DIR"),
-        (["runs", "--out", "out"], "--results DIR and --recordings DIR"),
+        (["runs", "--out", "out"], "runs is not there: name folders of runs or of recordings"),
+        (["damaged", "--out", "out"], "damaged: there are neither runs nor recordings of people in it"),
         (["--out", "out"], "neither results in results nor recordings in recordings"),
         (["--out", "out", "--results", "damaged"], "start.json: not what python benchmarks/start.py writes"),
     ],

@@ -1,12 +1,12 @@
 """Reports of probed models: the paper's scores and ours, as tables and figures."""
 
-import dataclasses
 import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
@@ -15,8 +15,9 @@ from matplotlib.container import BarContainer
 from rich.console import Console
 
 from memory_maze.cli import main
-from memory_maze.report import probing, probing_figures
-from memory_maze.report.probing import columns, find_results, group, make_rows
+from memory_maze.report import probing, probing_figures, probing_tables
+from memory_maze.report.probing import columns, group, make_rows
+from memory_maze.results import find
 
 # Table "Offline probing benchmark results" of the paper.
 PAPER = """
@@ -28,6 +29,7 @@ VAE+GRU (TBTT)     90.0 ± 0.1  80.2 ± 0.1  7.8 ± 0.2   34.9 ± 0.1
 RSSM (TBTT)        94.0 ± 0.5  80.5 ± 0.2  6.2 ± 0.3   33.8 ± 0.1
 """
 LENGTH = 1001
+WRONG = "0.json: no result of a probing run, or a damaged one"
 RSSM = "RSSM (TBTT), preset small, 1,500 steps"
 UNTRAINED = RSSM.replace("RSSM (TBTT)", "RSSM, untrained")
 
@@ -130,6 +132,12 @@ def results(tmp_path):
     )
 
 
+def find_results(paths):
+    found = find.find_results(paths, "probing")
+    assert not found.left_out
+    return found.results
+
+
 def read_table(text):
     """The cells of a Markdown table, by name and origin."""
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
@@ -138,7 +146,7 @@ def read_table(text):
 
 def make_table(*results):
     groups = group(results)
-    return read_table(probing.make_markdown(make_rows(groups), columns(groups)))
+    return read_table(probing_tables.make_markdown(make_rows(groups), columns(groups)))
 
 
 def make_ours(*results):
@@ -221,11 +229,12 @@ def test_batches_in_turn_mean_nothing_to_models_that_carry_no_state():
 
 def test_names_tell_what_differs_from_the_defaults():
     pytest.importorskip("equinox")
-    from memory_maze.probing.probe import ProbeConfig
+    from memory_maze.commands.probe import Command
+    from memory_maze.probing.config import ProbeConfig
     from memory_maze.probing.train import Run
 
-    assert json.loads(json.dumps(dataclasses.asdict(ProbeConfig()))) == probing.PROBE
-    assert Run("vae-gru").interleave == probing.INTERLEAVE
+    assert Run("vae-gru").interleave == Command("vae-gru", Path("run")).interleave == probing.INTERLEAVE
+    assert Run("vae-gru").probe == ProbeConfig(), "of which reports tell what differs"
 
 
 def test_runs_on_different_data_are_told_apart():
@@ -244,12 +253,14 @@ def test_states_of_another_size_are_marked_and_told(results):
     rows = make_rows(group(find_results([results])))
     marked = {row.title for row in rows if row.is_marked}
     assert marked == {"RSSM", "RSSM (TBTT)", "RSSM, untrained"}
-    _, note = probing.make_notes(rows)
+    _, note = probing_tables.make_notes(rows)
     assert note == (
         "Rows with * have a state of another size than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
         "RSSM 3,072."
     )
-    assert probing.make_notes(make_rows(group([make_result(), make_constant()]))) == [probing.NOTE]
+    assert probing_tables.make_notes(make_rows(group([make_result(), make_constant()]))) == [
+        probing_tables.NOTE
+    ]
 
 
 def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, capsys):
@@ -306,7 +317,7 @@ def test_without_out_there_is_only_the_table(results, tmp_path, monkeypatch, cap
 def test_the_table_fits_the_terminal(results, width, folded):
     groups = group([*find_results([results]), make_result(title="package.with.a.long.name:Model")])
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(probing.make_table(make_rows(groups), columns(groups), console.width))
+    console.print(probing_tables.make_table(make_rows(groups), columns(groups), console.width))
     printed = console.export_text()
     assert "…" not in printed, "nothing is cut off"
     assert ("94.0 ± 0.5" not in printed) == folded
@@ -416,7 +427,7 @@ def test_a_seed_counts_once_in_a_score():
 
 
 def test_other_files_in_a_folder_are_passed_over(tmp_path):
-    folder = save(tmp_path / "results", make_result(), {"agent": "impala", "format": 1}, [1, 2])
+    folder = save(tmp_path / "results", make_result(), {"agent": "impala", "evaluations": []}, [1, 2])
     (folder / "config.json").write_text("{}")
     (folder / "notes.txt").write_text("x")
     (folder / "running").mkdir()
@@ -427,22 +438,27 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing", "missing is not there: memory-maze probe writes it"),
-        ("empty", "empty: there are neither results of probing nor their runs in it"),
-        ("online", "online: there are neither results of probing nor their runs in it"),
-        ("online/0.json", "0.json: no result of probing, or a damaged one"),
-        ("damaged", "1.json: no result of probing, or a damaged one"),
-        ("short", "0.json: no result of probing, or a damaged one: steps_planned is missing in training"),
-        ("odd", "0.json: no result of probing, or a damaged one: trajectories is 'many'"),
-        ("even", "0.json: "),
+        ("missing", "missing is not there: give folders or files that memory-maze probe has written"),
+        ("empty", "empty: neither probing runs nor their result files: memory-maze probe writes them"),
+        ("online", "online: no probing runs, but 1 online run (memory-maze report online "),
+        ("online/0.json", "0.json: no probing runs, but 1 online run (memory-maze report online "),
+        ("damaged", WRONG),
+        (
+            "short",
+            f"{WRONG}: steps_planned is missing in training",
+        ),
+        ("odd", f"{WRONG}: trajectories is 'many'"),
+        ("deep", f"{WRONG}: mean is missing in walls"),
+        ("even", f"{WRONG}: size must be odd"),
     ],
 )
 def test_wrong_results_are_named_in_one_line(tmp_path, path, message, capsys):
     (tmp_path / "empty").mkdir()
-    save(tmp_path / "online", {"agent": "impala", "format": 1})
-    save(tmp_path / "damaged", make_result(), make_result(seed=1))
-    text = (tmp_path / "damaged" / "1.json").read_text()
-    (tmp_path / "damaged" / "1.json").write_text(text[:-20])
+    save(tmp_path / "online", {"agent": "impala", "evaluations": [], "format": 1})
+    save(tmp_path / "damaged", make_result())
+    text = (tmp_path / "damaged" / "0.json").read_text()
+    (tmp_path / "damaged" / "0.json").write_text(text[:-20])
+    save(tmp_path / "deep", make_result(depths={"2": {"walls": {"std_error": 1.0}}}))
     save(tmp_path / "short", make_result(training={"steps": 3}))
     odd = make_result()
     odd["evaluation"]["walls"]["trajectories"] = "many"
@@ -503,9 +519,6 @@ def test_one_run_has_probes_of_several_depths(tmp_path):
     assert lines[RSSM] == [[0, 80], [2, 82], [4, 84]]
     assert lines[RSSM.replace("1,500", "interleave=1, 1,500")] == [[2, 70], [4, 84]]
     assert lines[UNTRAINED] == [[0, 80], [2, 82], [4, 81]]
-    (broken,) = save(tmp_path / "broken", trained | {"depths": {"1": {"walls": {"mean": "x"}}}}).iterdir()
-    with pytest.raises(ValueError, match="damaged"):
-        find_results([broken])
 
 
 def test_one_depth_is_no_figure_of_depths(tmp_path):

@@ -22,16 +22,10 @@ from memory_maze.episodes.evaluate import evaluate
 from memory_maze.episodes.rollout import Recording
 from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.protocol import Sight
+from memory_maze.results.metrics import read_metrics, thin
+from memory_maze.results.online import add_evaluation, hash_weights, read_result, write_result
 from memory_maze.system.files import sole_writer
 from memory_maze.system.provenance import ROOT, describe_devices
-from memory_maze.training.log import read_metrics
-from memory_maze.training.result import (
-    add_evaluation,
-    hash_weights,
-    read_result,
-    thin,
-    write_result,
-)
 
 STEPS = 200
 SHORT = {name: dataclasses.replace(task, seconds=STEPS / 4) for name, task in TASKS.items()}
@@ -72,7 +66,8 @@ def make_report(folder, **changes):
 
 def test_a_run_leaves_everything_that_a_report_needs(trained):
     result = read_result(trained)
-    assert (result["agent"], result["preset"], result["changes"]) == ("impala", "debug", {})
+    assert (result["kind"], result["agent"], result["title"]) == ("online", "impala", "IMPALA")
+    assert (result["preset"], result["changes"], result["loss_version"]) == ("debug", {}, 2)
     assert (result["task"], result["seed"], result["ablation"]) == ("9x9", 0, None)
     assert result["config"] == json.loads((trained / "config.json").read_text())
     assert result["hardware"]["devices"] == "1 cpu"

@@ -32,10 +32,10 @@ from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.episodes.evaluate import evaluate
 from memory_maze.policies.protocol import Sight
+from memory_maze.results.metrics import read_metrics
 from memory_maze.system.overrides import override
 from memory_maze.training import on_policy, run
 from memory_maze.training.devices import make_mesh
-from memory_maze.training.log import read_metrics
 from memory_maze.training.run import Run, train
 
 DEBUG = PRESETS["debug"]
@@ -354,7 +354,7 @@ def test_values_go_with_the_devices(tmp_path, monkeypatch, capsys):
     """And tiny runs are over in seconds."""
     asked = []
     monkeypatch.setattr(run, "train", lambda run, *_, **__: asked.append(run))
-    monkeypatch.setattr("memory_maze.training.result.write_result", lambda folder: {})
+    monkeypatch.setattr("memory_maze.results.online.write_result", lambda folder: {})
     for backend, words in (
         ("cpu", []),
         ("gpu", []),

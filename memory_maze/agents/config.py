@@ -42,6 +42,8 @@ class AgentConfig:
     epochs: int = 1
     """How many times each sequence is learned from."""
 
+    loss_version: ClassVar[int] = 1
+    """Counted up when the loss changes, so that results are no longer comparable with earlier ones."""
     former_note: ClassVar[str] = ""
     """What reports say below results of an earlier version."""
     without_default: ClassVar[frozenset[str]] = frozenset()

@@ -154,7 +154,7 @@ def _check_video(path: Path) -> None:
 
 def _hash(folder: Path) -> str | None:
     """Of the weights of a run, whose result can be read; agents alone keep no results."""
-    from memory_maze.training.result import hash_weights, is_run, read_result
+    from memory_maze.results.online import hash_weights, is_run, read_result
 
     if not is_run(folder):
         return None
@@ -165,7 +165,7 @@ def _hash(folder: Path) -> str | None:
 def _note(folder: Path, report: dict[str, Any], own: bool) -> None:
     """Adds an evaluation to the result of a run, if it is of the run's own task and variant."""
     from memory_maze.agents.folder import RESULT, read_environment
-    from memory_maze.training.result import add_evaluation, hash_weights
+    from memory_maze.results.online import add_evaluation, hash_weights
     from memory_maze.variants import name_task
 
     if hash_weights(folder) != report["weights"]:

@@ -37,8 +37,8 @@ def export_agent(source: Path, out: Path) -> int:
     import numpy as np
 
     from memory_maze.agents.folder import CONFIG, WEIGHTS
+    from memory_maze.results.online import is_run
     from memory_maze.system.files import check_regular, replacing
-    from memory_maze.training.result import is_run
 
     if is_run(out):
         raise ValueError(f"{out}: choose another folder, for a run needs its own weights")

@@ -25,9 +25,9 @@ class Command:
     """online: agents that learn by playing; probing: what models remember of recorded episodes; human: what
     people score; page: all of these and the benchmarks, in --out DIR/index.html."""
     paths: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Runs, their result files (result.json of a run, under any name), or folders of these; by default
-    results/online or results/probing. Of people: folders of recordings, or of `memory-maze serve`; by default
-    --recordings."""
+    """Runs, their result files (result.json of a run, under any name), recordings of people, or folders of
+    these, where what is of another kind is passed over. By default results/online, results/probing or
+    --recordings; for a page, everything in --results and --recordings."""
     out: Path | None = None
     """Folder for tables (online.md), plain data (online.json), and figures (online-curves.png, ...), named
     after what is reported; or for index.html. Needs the extra [plots]."""
@@ -55,35 +55,41 @@ class Command:
 
     def _report_online(self) -> list[Path]:
         from memory_maze.report.blocks import online_blocks
-        from memory_maze.report.scores import find_results, group, make_rows
-        from memory_maze.report.tables import describe_scores, make_table
+        from memory_maze.report.layout import note_damaged
+        from memory_maze.report.online import group, make_rows
+        from memory_maze.report.online_tables import describe_scores, make_table
 
-        groups = group(find_results(self.paths or (self.results / "online",)))
+        found = self._find("online")
+        groups = group(found.results)
         rows = make_rows(groups)
         console.print(make_table(rows, groups))
         if self.out is None:
             return []
-        blocks = online_blocks(groups, self._read_oracle())
+        blocks = [*online_blocks(groups, self._read_oracle()), *note_damaged(found.damaged)]
         return self._write("Online benchmark", blocks, describe_scores(rows, groups))
 
     def _report_probing(self) -> list[Path]:
         from memory_maze.report.blocks import probing_blocks
-        from memory_maze.report.probing import (
-            columns,
-            describe_scores,
-            find_results,
-            group,
-            make_rows,
-            make_table,
-        )
+        from memory_maze.report.layout import note_damaged
+        from memory_maze.report.probing import columns, group, make_rows
+        from memory_maze.report.probing_tables import describe_scores, make_table
 
-        groups = group(find_results(self.paths or (self.results / "probing",)))
+        found = self._find("probing")
+        groups = group(found.results)
         rows = make_rows(groups)
         console.print(make_table(rows, columns(groups), console.width))
         if self.out is None:
             return []
-        scores = describe_scores(rows, groups)
-        return self._write("Offline probing benchmarks", probing_blocks(groups), scores)
+        blocks = [*probing_blocks(groups), *note_damaged(found.damaged)]
+        return self._write("Offline probing benchmarks", blocks, describe_scores(rows, groups))
+
+    def _find(self, kind: str) -> Any:
+        """Results of a kind; names what is left out."""
+        from memory_maze.results.find import find_results
+
+        found = find_results(self.paths or (self.results / kind,), kind)
+        warn_of_damage(found.left_out.values())
+        return found
 
     def _report_human(self) -> list[Path]:
         from memory_maze.report import human
@@ -104,14 +110,15 @@ class Command:
         return self._write("People", human_blocks(found, sizes, self._read_oracle()), scores)
 
     def _write_page(self) -> list[Path]:
-        from memory_maze.report.page import write_page
+        from memory_maze.report.page import write_page, write_page_of
 
         if self.out is None:
             raise ValueError("a page needs a folder: memory-maze report page --out DIR")
+        about: dict[str, Any] = {"oracle": self._read_oracle(), "anonymous": self.anonymous}
         if self.paths:
-            raise ValueError("a page is made of --results DIR and --recordings DIR: name no others")
-        oracle = self._read_oracle()
-        made = write_page(self.out, self.results, self.recordings, oracle=oracle, anonymous=self.anonymous)
+            made = write_page_of(self.paths, self.out, **about)
+        else:
+            made = write_page(self.out, self.results, self.recordings, **about)
         warn_of_damage(made.damaged)
         for text in made.missing:
             console.print(f"not in the page: {text}", soft_wrap=True, markup=False)
@@ -135,6 +142,6 @@ class Command:
 
 
 def warn_of_damage(damaged: Iterable[str]) -> None:
-    """Names every record that is left out."""
+    """Names every file that is left out."""
     for text in damaged:
         console.print(f"left out: {text}", soft_wrap=True, markup=False, style="yellow")

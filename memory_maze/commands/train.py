@@ -62,8 +62,8 @@ class Command:
         try:
             from memory_maze.agents.folder import RESULT
             from memory_maze.agents.registry import find_config
+            from memory_maze.results.online import read_result, write_result
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
-            from memory_maze.training.result import read_result, write_result
             from memory_maze.training.run import Run  # noqa: F401 as what it needs may be missing
         except ModuleNotFoundError as error:
             raise missing(f"training needs {error.name}", error.name, "train") from error
@@ -97,10 +97,10 @@ class Command:
 
     def _train(self, agent: Any, preset: str, task: Any, options: Any, console: Any) -> None:
         from memory_maze.commands.presets import find_preset
+        from memory_maze.results.online import write_result
         from memory_maze.system.overrides import override
         from memory_maze.training.devices import is_first
         from memory_maze.training.progress import Bars
-        from memory_maze.training.result import write_result
         from memory_maze.training.run import Run, train
         from memory_maze.training.stopping import RunStoppedError
         from memory_maze.variants import name_task
@@ -129,7 +129,7 @@ class Command:
         """Unless an earlier call did."""
         from memory_maze.agents.load import load_policy
         from memory_maze.commands.evaluate import evaluate_shown
-        from memory_maze.training.result import add_evaluation
+        from memory_maze.results.online import add_evaluation
 
         done = [one["episodes"] for one in result["evaluations"] if one["engine"] == "jax"]
         if done and done[0] >= episodes:

@@ -9,15 +9,10 @@ import numpy as np
 from memory_maze.data.scenes import Scenes, bits_of
 from memory_maze.observation import to_cells
 from memory_maze.options import ACTION_NAMES
+from memory_maze.paper import BENCHMARKS, PROBING
 
 POINTS = 101  # at which the growth of the visited share is taken
 _SCORED = 30  # without a split for evaluation, one in so many is scored
-
-# Paper, probing results, row "Constant Baseline": walls in percent, objects as squared error.
-PAPER = {
-    9: {"walls_percent": 80.8, "objects_squared_error": 23.9},
-    15: {"walls_percent": 78.3, "objects_squared_error": 64.8},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,8 +186,13 @@ def constant_baseline(figures: Figures, splits: Sequence[str]) -> dict[str, Any]
         "walls_percent": 100 * float((figures.layouts[scored] == usual).mean()),
         "objects_squared_error": float(errors.sum(axis=2).mean()),
     }
-    paper = PAPER.get(figures.layouts.shape[1])
-    return result | ({"paper": paper} if paper else {})
+    size = figures.layouts.shape[1]
+    published = {
+        key: PROBING["Constant baseline"][f"{size}x{size}", target].mean
+        for key, target in (("walls_percent", "walls"), ("objects_squared_error", "objects"))
+        if (f"{size}x{size}", target) in BENCHMARKS
+    }
+    return result | ({"paper": published} if published else {})
 
 
 def _divide(splits: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -21,12 +21,12 @@ from typing import Any
 
 from memory_maze.options import DEFAULT, Options
 from memory_maze.play.game import Game
+from memory_maze.results.find import EPISODES
 from memory_maze.system.files import is_temporary, replacing
 from memory_maze.tasks import Task
 from memory_maze.variants import name_options, read_options, record_options
 from memory_maze.version import __version__
 
-EPISODES = "episodes"
 MAX_NAME = 40
 _FORMAT = 1
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{8}")

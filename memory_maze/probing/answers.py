@@ -11,9 +11,10 @@ from memory_maze.agents.folder import read_config
 from memory_maze.agents.weights import load_weights
 from memory_maze.data.dataset import Dataset
 from memory_maze.probing import baselines
+from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.evaluate import observe, time_first
 from memory_maze.probing.model import SequenceModel, start
-from memory_maze.probing.probe import KEYS, Probe, ProbeConfig
+from memory_maze.probing.probe import KEYS, Probe
 from memory_maze.probing.train import OptimizerConfig, Run, begin
 from memory_maze.scenario import COLORS
 

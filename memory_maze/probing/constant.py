@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.data.dataset import Dataset
+from memory_maze.paper import TARGETS
 from memory_maze.probing.evaluate import Advance, Scores, common_length
-from memory_maze.probing.probe import TARGETS, score_objects, score_walls
+from memory_maze.probing.probe import score_objects, score_walls
 
 _MANY = 256  # trajectories at once
 _KEYS = ("maze_layout", "targets_vec")

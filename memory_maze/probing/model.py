@@ -17,11 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from memory_maze.paper import STATE_SIZE
 from memory_maze.system.imports import import_name
 
 Carry = Any  # a pytree of arrays
-
-STANDARD_SIZE = 2048  # of a state, so that probes are comparable
 
 
 class Sequence(NamedTuple):
@@ -54,7 +53,7 @@ class SequenceModel(eqx.Module):
         frozen: The model is not trained at all.
     """
 
-    state_size = STANDARD_SIZE
+    state_size = STATE_SIZE
     carries = True
     supervised = False
     frozen = False

@@ -1,7 +1,6 @@
 """Probes: what is asked of a state, the network that answers, and how answers are scored."""
 
-import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,35 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from memory_maze.models.nets import MLP
-from memory_maze.system.limits import check_above, check_least
+from memory_maze.paper import Target
+from memory_maze.probing.config import ProbeConfig
 
-Target = Literal["walls", "objects"]
-TARGETS: tuple[Target, ...] = ("walls", "objects")
 KEYS = ("image", "action", "reset", "agent_pos", "agent_dir", "maze_layout", "targets_vec")
-
-
-@dataclasses.dataclass(frozen=True)
-class ProbeConfig:
-    """The paper's table of the probe; other values are for comparison."""
-
-    layers: int = 4
-    """Hidden layers; 0 is a linear probe."""
-    units: int = 1024
-    """Of each."""
-    norm_epsilon: float = 1e-3
-    """Of the layer norms."""
-    learning_rate: float = 3e-4
-    """Adam's step size."""
-    epsilon: float = 1e-5
-    """Adam's epsilon."""
-    told: tuple[str, ...] = ("walls",)
-    """Targets whose probes are told the agent's position and direction. Objects are asked for in the agent's
-    frame; whoever is told where the maze's centre is knows more of them than the paper's VAE does."""
-
-    def __post_init__(self) -> None:
-        check_least(0, layers=self.layers)
-        check_least(1, units=self.units)
-        check_above(0, norm_epsilon=self.norm_epsilon, learning_rate=self.learning_rate, epsilon=self.epsilon)
 
 
 class Truth(NamedTuple):

@@ -9,12 +9,13 @@ import numpy as np
 
 from memory_maze.agents.weights import save_agent
 from memory_maze.data.dataset import Dataset
+from memory_maze.paper import TARGETS
 from memory_maze.probing import baselines
+from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.evaluate import evaluate, summarize
-from memory_maze.probing.probe import TARGETS, ProbeConfig
-from memory_maze.probing.result import find_preset, write_result
 from memory_maze.probing.train import Learning, OptimizerConfig, Run, name_depth, train
+from memory_maze.results.probing import find_preset, write_result
 from memory_maze.system.overrides import override
 
 CONSTANT = "constant"

@@ -17,11 +17,13 @@ import optax
 from memory_maze.agents.folder import CONFIG, read_config
 from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
+from memory_maze.paper import TARGETS, Target
 from memory_maze.probing import baselines
 from memory_maze.probing.check import ModelError, check_model
+from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
 from memory_maze.probing.model import SequenceModel, find_maker, start
-from memory_maze.probing.probe import KEYS, TARGETS, Probe, ProbeConfig, Target, make_truth
+from memory_maze.probing.probe import KEYS, Probe, make_truth
 from memory_maze.system.files import replacing
 from memory_maze.system.limits import check_above, check_least
 from memory_maze.system.programs import cache_programs

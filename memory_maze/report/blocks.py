@@ -4,19 +4,19 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from memory_maze.report import human, probing, scores, tables
+from memory_maze.report import human, online, online_tables, probing, probing_tables
 from memory_maze.report.markup import Block, Picture
 
 Oracle = dict[str, list[float]]
 
 
-def online_blocks(groups: Sequence[scores.Group], oracle: Oracle) -> list[Block]:
+def online_blocks(groups: Sequence[online.Group], oracle: Oracle) -> list[Block]:
     """Of trained agents."""
     from memory_maze.report import figures
 
     blocks: list[Block] = [
-        tables.make_markdown(scores.make_rows(groups), scores.columns(groups)),
-        *tables.make_notes(groups),
+        online_tables.make_markdown(online.make_rows(groups), online.columns(groups)),
+        *online_tables.make_notes(groups),
         Picture(
             "curves.png",
             "Episode returns in training; bands reach from the lowest to the highest run.",
@@ -28,9 +28,9 @@ def online_blocks(groups: Sequence[scores.Group], oracle: Oracle) -> list[Block]
             figures.draw_episodes(groups, oracle),
         ),
     ]
-    if engines := tables.make_engine_table(groups):
+    if engines := online_tables.make_engine_table(groups):
         blocks += ["## The same mazes on both engines", engines]
-    return [*blocks, "## Runs", tables.make_run_table(groups)]
+    return [*blocks, "## Runs", online_tables.make_run_table(groups)]
 
 
 def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
@@ -39,8 +39,8 @@ def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
 
     rows = probing.make_rows(groups)
     return [
-        probing.make_markdown(rows, probing.columns(groups)),
-        *probing.make_notes(rows),
+        probing_tables.make_markdown(rows, probing.columns(groups)),
+        *probing_tables.make_notes(rows),
         *filter(None, [probing.describe_order(groups)]),
         Picture(
             "bars.png",
@@ -63,7 +63,7 @@ def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
             probing_figures.draw_depths(groups),
         ),
         "## Runs",
-        probing.make_run_table(groups),
+        probing_tables.make_run_table(groups),
     ]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from memory_maze import paper
 from memory_maze.episodes.evaluate import BIN
-from memory_maze.report.scores import ENGINES, Group, sort_tasks
+from memory_maze.report.cells import sort_tasks
+from memory_maze.report.online import ENGINES, Group
 
 # Okabe and Ito's colours, which the colour-blind tell apart; greys are the paper's and the oracle's.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c510a")

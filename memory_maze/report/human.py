@@ -13,10 +13,12 @@ from rich.table import Table
 from memory_maze import paper
 from memory_maze.episodes.evaluate import BIN, RESAMPLES, bootstrap
 from memory_maze.options import DEFAULT, Options
-from memory_maze.play.recordings import EPISODES, Played, read_recordings
+from memory_maze.play.recordings import Played, read_recordings
+from memory_maze.report.cells import MISSING, Cell
+from memory_maze.report.layout import fold_score, markdown, note_damaged
 from memory_maze.report.markup import escape_markdown
-from memory_maze.report.scores import ENGINES, Cell, make_rows
-from memory_maze.report.tables import MISSING, markdown
+from memory_maze.report.online import ENGINES, make_rows
+from memory_maze.results.find import HUMAN, KINDS, describe_others, find_places
 from memory_maze.tasks import TASKS, Task
 from memory_maze.variants import name_task, record_options
 
@@ -82,26 +84,22 @@ def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Foun
     """The episodes of all folders; one that is in several counts once.
 
     Args:
-        folders: As `play.recordings` describes them, or those of `memory-maze serve`.
+        folders: As `play.recordings` describes them, those of `memory-maze serve`, and folders of either.
         anonymous: Players are P1, P2, ... in the order of their first episodes.
     """
     found: dict[str, Played] = {}
     damaged: dict[Path, str] = {}
     for folder in folders:
-        if not folder.is_dir():
+        if not folder.exists():
             raise FileNotFoundError(f"{folder} is not there: {how_to_record(folder)}")
-        for played in read_recordings(_find_place(folder), damaged):
-            found.setdefault(played.id, played)
+    for place in find_places(folders, HUMAN):
+        if place.kind == HUMAN:
+            for played in read_recordings(place.path, damaged):
+                found.setdefault(played.id, played)
     episodes = [found[id] for id in sorted(found)]  # ids are in the order of time
     counted = [one for one in episodes if not one.practice]
     practice = len(episodes) - len(counted)
     return Found(hide_names(counted) if anonymous else counted, practice, damaged)
-
-
-def _find_place(folder: Path) -> Path:
-    """Of the recordings, also in the folder of `memory-maze serve`."""
-    within = folder / "recordings"
-    return within if (within / EPISODES).is_dir() and not (folder / EPISODES).is_dir() else folder
 
 
 def how_to_record(folder: Path) -> str:
@@ -121,6 +119,9 @@ def hide_names(episodes: Iterable[Played]) -> list[Played]:
 def check_found(found: Found, folders: Sequence[Path]) -> None:
     """An error that says what to do if there is nothing to report."""
     if not found.counted:
+        places = find_places(folders, HUMAN)
+        if not (found.practice or found.damaged) and any(place.kind in KINDS for place in places):
+            raise ValueError(describe_others(folders, places, HUMAN))
         words = [f"no scored episodes in {', '.join(map(str, folders))}"]
         words += [f"{found.practice} of practice"] if found.practice else []
         words += [f"{len(found.damaged)} damaged"] if found.damaged else []
@@ -221,14 +222,9 @@ def make_tables(sizes: Sequence[Size]) -> list[Table]:
         for name, *cells in lines:
             if table is scores and name == _PEOPLE:
                 table.add_section()
-            table.add_row(escape(name), *(_fold(cell, len(names)) for cell in cells))
+            folded = (fold_score(cell, len(names) > len(TASKS)).replace(" to ", " to\n") for cell in cells)
+            table.add_row(escape(name), *folded)
     return [scores, players]
-
-
-def _fold(cell: str, columns: int) -> str:
-    """On several lines, so that tables fit in 80 columns."""
-    cell = cell.replace(" (", "\n(").replace(" to ", " to\n")
-    return cell if columns <= len(TASKS) else cell.replace(" ±", "\n±")
 
 
 def make_markdown(sizes: Sequence[Size]) -> list[str]:
@@ -275,10 +271,7 @@ def make_notes(found: Found) -> list[str]:
     notes = [NOTE]
     if found.practice:
         notes.append(f"Left out: {found.practice:,} episode{'s' * (found.practice > 1)} of practice.")
-    if found.damaged:
-        files = ", ".join(escape_markdown(path.name) for path in found.damaged)
-        notes.append(f"Left out, for they are damaged: {files}.")
-    return notes
+    return [*notes, *note_damaged(found.damaged)]
 
 
 def describe_scores(found: Found, sizes: Sequence[Size], *, anonymous: bool) -> dict[str, Any]:

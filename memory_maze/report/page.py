@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory_maze.report import benchmarks, human, probing, scores
+from memory_maze.report import benchmarks, human, online, probing
 from memory_maze.report.blocks import Oracle, human_blocks, online_blocks, probing_blocks
+from memory_maze.report.cells import MISSING
+from memory_maze.report.layout import markdown, note_damaged
 from memory_maze.report.markup import Block, code, escape_markdown, fill_page, make_html
-from memory_maze.report.tables import MISSING, markdown
+from memory_maze.results.find import Found, find_places, read_places
+from memory_maze.results.schema import ONLINE, PROBING
 from memory_maze.system.files import replacing
 from memory_maze.system.provenance import find_commit, now, short_name
 from memory_maze.version import __version__
@@ -81,6 +84,12 @@ BENCHMARKS = {
             "The JAX engine beside MuJoCo",
             "python benchmarks/equivalence.py",
             benchmarks.equivalence_table,
+        ),
+        Benchmark(
+            "generator.json",
+            "Our maze generator beside labmaze",
+            "python benchmarks/generator.py",
+            benchmarks.generator_table,
         ),
         Benchmark(
             "soak-gpu.json", "Millions of steps", "python benchmarks/soak.py", benchmarks.soak_note, GPU
@@ -162,7 +171,7 @@ BENCHMARKS = {
 def write_page(
     out: Path, results: Path, recordings: Path, *, oracle: Oracle, anonymous: bool = False
 ) -> Made:
-    """Writes `out`/index.html.
+    """Writes `out`/index.html: everything that this package's own results are.
 
     Args:
         out: A folder.
@@ -172,18 +181,39 @@ def write_page(
         anonymous: People are called P1, P2, ...
     """
     sections = [
-        _online(results / "online", oracle),
+        _online([results / "online"], oracle),
         _trials(results / "trials", results / "online", oracle),
-        _probing(results / "probing"),
+        _probing([results / "probing"]),
         _probing_small(results / "probing-small"),
-        _people(recordings, oracle, anonymous),
+        _people([recordings], oracle, anonymous),
         *(_benchmarks(title, results, files) for title, files in BENCHMARKS.items()),
     ]
     if not any(section.blocks for section in sections):
         raise ValueError(
-            f"neither results in {results} nor recordings in {recordings}: name their folders by --results "
-            "and --recordings"
+            f"neither results in {results} nor recordings in {recordings}: name their folders, or those by "
+            "--results and --recordings"
         )
+    return _write(out, sections)
+
+
+def write_page_of(paths: Sequence[Path], out: Path, *, oracle: Oracle, anonymous: bool = False) -> Made:
+    """Writes `out`/index.html: what runs of all kinds and people have come to, in some folders."""
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is not there: name folders of runs or of recordings")
+    sections = [_online(paths, oracle), _probing(paths), _people(paths, oracle, anonymous)]
+    if not any(section.blocks for section in sections):
+        damaged = [text for section in sections for text in section.damaged]
+        names = " ".join(map(str, paths))
+        raise ValueError(
+            next(iter(damaged), f"{names}: there are neither runs nor recordings of people in it")
+        )
+    for section in sections:
+        section.missing = []  # who names folders knows what is not in them
+    return _write(out, sections)
+
+
+def _write(out: Path, sections: Sequence[Section]) -> Made:
     with replacing(out / "index.html") as path:
         path.write_text(make_page(sections), encoding="utf-8")
     missing = [text for section in sections for text in section.missing]
@@ -201,30 +231,34 @@ def make_page(sections: Iterable[Section]) -> str:
     return fill_page(TITLE, INTRODUCTION, f"Made on {now()[:10]} with {version}.", parts)
 
 
-def _online(folder: Path, oracle: Oracle) -> Section:
-    section = Section("Online benchmark")
-    if _is_empty(folder):
-        section.missing = [_tell(folder, code("python benchmarks/online.py"))]
-        return section
-    results = scores.find_results([folder])
-    section.blocks = [*online_blocks(scores.group(results), oracle), *_origins(_agent_lines(results))]
+def _online(paths: Sequence[Path], oracle: Oracle) -> Section:
+    section, found = _find("Online benchmark", paths, ONLINE)
+    if found.results:
+        blocks = online_blocks(online.group(found.results), oracle)
+        section.blocks = [*blocks, *note_damaged(found.damaged), *_origins(_agent_lines(found.results))]
     return section
 
 
-def _trials(folder: Path, online: Path, oracle: Oracle) -> Section:
+def _trials(folder: Path, benchmark: Path, oracle: Oracle) -> Section:
     """Agents with other values, beside those of the benchmark in the same mazes."""
-    section = Section("Trials of other values")
-    if _is_empty(folder):
-        return section
-    trials = scores.find_results([folder])
-    tasks = {result["task"] for result in trials}
-    others = [] if _is_empty(online) else scores.find_results([online])
+    section, trials = _find("Trials of other values", [folder], ONLINE)
+    section.missing = []  # nobody needs them
+    tasks = {result["task"] for result in trials.results}
+    others = _find("", [benchmark], ONLINE)[1].results
     beside = [result for result in others if result["task"] in tasks and not result["ablation"]]
-    section.blocks = [
-        *online_blocks(scores.group([*trials, *beside]), oracle),
-        *_origins(_agent_lines(trials)),
-    ]
+    if trials.results:
+        blocks = online_blocks(online.group([*trials.results, *beside]), oracle)
+        section.blocks = [*blocks, *note_damaged(trials.damaged), *_origins(_agent_lines(trials.results))]
     return section
+
+
+def _find(title: str, paths: Sequence[Path], kind: str) -> tuple[Section, Found]:
+    """What there is of a kind, and a section that tells what is damaged, or that there is nothing."""
+    found = read_places(find_places([path for path in paths if path.exists()], kind), kind)
+    section = Section(title, damaged=list(found.left_out.values()))
+    if not (found.results or section.damaged):
+        section.missing = [_tell(path, code(f"python benchmarks/{kind}.py")) for path in paths]
+    return section, found
 
 
 def _agent_lines(results: Iterable[dict[str, Any]]) -> list[Line]:
@@ -234,42 +268,36 @@ def _agent_lines(results: Iterable[dict[str, Any]]) -> list[Line]:
         name = Path(result["file"]).name
         lines.append(make_origin(f"{name}: training", result))
         for report in result["evaluations"]:
-            engine = scores.ENGINES.get(report["engine"], report["engine"])
+            engine = online.ENGINES.get(report["engine"], report["engine"])
             lines.append(make_origin(f"{name}: evaluation, {engine}", report))
     return lines
 
 
-def _probing(folder: Path) -> Section:
-    section = Section("Offline probing benchmarks")
-    if _is_empty(folder):
-        section.missing = [_tell(folder, code("python benchmarks/probing.py"))]
-        return section
-    section.blocks = _model_blocks(folder)
+def _probing(paths: Sequence[Path], title: str = "Offline probing benchmarks") -> Section:
+    section, found = _find(title, paths, PROBING)
+    if found.results:
+        groups = probing.group(found.results)
+        results = [result for one in groups for result in one.results]
+        lines = [make_origin(Path(result["file"]).name, result) for result in results]
+        section.blocks = [*probing_blocks(groups), *note_damaged(found.damaged), *_origins(lines)]
     return section
 
 
 def _probing_small(folder: Path) -> Section:
     """Sequence models of a size for CPUs, which are no entries of the benchmark."""
-    return Section("Small sequence models", [] if _is_empty(folder) else _model_blocks(folder))
+    section = _probing([folder], "Small sequence models")
+    section.missing = []
+    return section
 
 
-def _model_blocks(folder: Path) -> list[Block]:
-    groups = probing.group(probing.find_results([folder]))
-    results = [result for one in groups for result in one.results]
-    lines = [make_origin(Path(result["file"]).name, result) for result in results]
-    return [*probing_blocks(groups), *_origins(lines)]
-
-
-def _people(folder: Path, oracle: Oracle, anonymous: bool) -> Section:
+def _people(paths: Sequence[Path], oracle: Oracle, anonymous: bool) -> Section:
     section = Section("People")
-    found = human.Found([], 0, {})
-    if folder.is_dir():
-        found = human.find_recordings([folder], anonymous=anonymous)
+    found = human.find_recordings([path for path in paths if path.exists()], anonymous=anonymous)
     section.damaged = list(found.damaged.values())
     if found.counted:
         section.blocks = human_blocks(found, human.group(found.counted), oracle)
     else:
-        name = Path(short_name(str(folder)))
+        name = Path(short_name(str(paths[0])))
         remedy = f"{code(f'memory-maze play --out {name}')} or {code('memory-maze serve')}"
         section.missing = [f"recordings of people, which {remedy} makes"]
     return section
@@ -292,10 +320,6 @@ def _benchmarks(title: str, results: Path, files: Iterable[Benchmark]) -> Sectio
             raise ValueError(f"{path}: not what {one.command} writes: {error!r}") from error
     section.blocks += _origins(lines)
     return section
-
-
-def _is_empty(folder: Path) -> bool:
-    return not folder.is_dir() or not any(folder.iterdir())
 
 
 def _tell(path: Path, remedy: str) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from memory_maze import paper
-from memory_maze.paper import Benchmark
+from memory_maze.paper import TARGETS, Benchmark
+from memory_maze.report.cells import sort_tasks
 from memory_maze.report.figures import PALETTE, draw_curve, finish, make_panels
-from memory_maze.report.probing import TARGETS, Group, Row, group, sort_benchmarks
-from memory_maze.report.scores import sort_tasks
+from memory_maze.report.probing import Group, Row, group, sort_benchmarks
 
 _UNITS = {"walls": "walls that are right (%)", "objects": "squared error of objects"}
 _BETTER = {"walls": "walls: higher is better", "objects": "objects: lower is better"}

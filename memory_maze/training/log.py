@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memory_maze.agents.folder import METRICS
+from memory_maze.results.metrics import read_metrics
 from memory_maze.system.extras import missing
-from memory_maze.system.files import check_regular, replacing
+from memory_maze.system.files import replacing
 
 _WANDB = "wandb-id"  # file with the name of the run there, for when it goes on
 
@@ -55,22 +56,6 @@ class Log:
         self._file.close()
         for board in self._boards:
             board.close()
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """All lines that a run wrote; one that was cut off by a crash is left out."""
-    try:
-        check_regular(folder / METRICS)
-        lines = (folder / METRICS).read_text().splitlines()
-    except FileNotFoundError:
-        return []
-    metrics = []
-    for line in lines:
-        try:
-            metrics.append(json.loads(line))
-        except ValueError:
-            continue
-    return metrics
 
 
 class _TensorBoard:

@@ -35,6 +35,7 @@ from memory_maze.play.recordings import (
     read_recordings,
 )
 from memory_maze.policies import POLICIES
+from memory_maze.results.schema import PROBING, find_kind_of_config
 from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
 from memory_maze.system.extras import missing
@@ -173,7 +174,8 @@ def _find_kind(word: str) -> Callable[[str, int | None, Settings], list[Entry]]:
     if path.is_dir() and (path / EPISODES).is_dir():
         return find_recordings
     if (path / CONFIG).exists():
-        return find_probes if "probe" in _read_config(path) else find_agents
+        kind = find_kind_of_config(_read_config(path))
+        return find_probes if kind == PROBING else find_agents
     if path.exists():
         return find_trajectories
     if word in agent_names() or ":" in word:

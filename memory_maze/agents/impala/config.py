@@ -32,6 +32,7 @@ class Config(AgentConfig):
         "small_start": "keras_init",
     }
 
+    loss_version: ClassVar = 2
     former_note: ClassVar = (
         "Former V-trace: trained before 19 November 2026, with a loss in which the value of an episode's "
         "last state ran back into the targets of its last steps."

@@ -1,27 +1,19 @@
-"""Scores as tables: for the terminal, as Markdown, and as plain data."""
+"""The scores of trained agents as tables: for the terminal, as Markdown, and as plain data."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from memory_maze import paper
-from memory_maze.agents.registry import find_config
 from memory_maze.episodes.evaluate import describe_few_layouts
+from memory_maze.report import layout
+from memory_maze.report.cells import MISSING, Cell, is_finished
 from memory_maze.report.engines import compare
-from memory_maze.report.scores import (
-    MISSING,
-    Cell,
-    Group,
-    Row,
-    columns,
-    describe_cell,
-    describe_spreads,
-    format_steps,
-    former_version,
-    is_finished,
-)
-from memory_maze.system.provenance import format_seconds
+from memory_maze.report.layout import describe_origin, format_steps, format_time, markdown
+from memory_maze.report.online import Group, Row, columns, former_note
+from memory_maze.results.schema import ORIGIN
 from memory_maze.tasks import TASKS
 
 MARK = "†"
@@ -39,68 +31,55 @@ def make_notes(groups: Sequence[Group]) -> list[str]:
     results = [result for one in groups for result in one.results]
     reports = [report for result in results for report in result["evaluations"]]
     few = dict.fromkeys(filter(None, map(describe_few_layouts, reports)))
-    former = dict.fromkeys(find_config(one["agent"]).former_note for one in results if former_version(one))
+    former = dict.fromkeys(filter(None, map(former_note, results)))
     return [NOTE, *former, *(f"{sentence}." for sentence in few)]
 
 
 def make_table(rows: Sequence[Row], groups: Sequence[Group]) -> Table:
     """For the terminal."""
     tasks = columns(groups)
-    table = Table("agent", "from", "±", *tasks, caption=" ".join(make_notes(groups)), caption_justify="left")
-    for column in table.columns[1:]:
-        column.no_wrap = True
-    for column in table.columns[3:]:
-        column.justify = "right"
-    table.columns[0].overflow = "fold"
-    last = rows[0].source
-    for row in rows:
-        if row.source != last or row.name in ("IMPALA", TOLD):
-            table.add_section()
-        last = row.source
-        name, source, spread, *cells = _cells(row, tasks)
-        spread = spread.replace(", ", "\n").replace("; ", "\n")
-        table.add_row(name, source, spread, *(_fold(cell, len(tasks)) for cell in cells))
-    return table
-
-
-def _fold(cell: str, columns: int) -> str:
-    """On several lines, so that tables fit in 80 columns."""
-    cell = cell.replace(" (", "\n(")
-    return cell if columns <= len(TASKS) else cell.replace(" ±", "\n±")
+    starts = {
+        number
+        for number, (before, row) in enumerate(itertools.pairwise(rows), 1)
+        if row.source != before.source or row.name in ("IMPALA", TOLD)
+    }
+    lines, caption = [_line(row, tasks) for row in rows], " ".join(make_notes(groups))
+    fold = len(tasks) > len(TASKS)  # so that tables fit in 80 columns
+    return layout.make_table(["agent", "from", "±", *tasks], lines, starts, caption, fold)
 
 
 def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
     """The same in Markdown."""
-    return markdown(["agent", "from", "±", *tasks], [_cells(row, tasks) for row in rows])
+    return markdown(["agent", "from", "±", *tasks], [_line(row, tasks) for row in rows])
+
+
+def _line(row: Row, tasks: Sequence[str]) -> list[str]:
+    source = "paper" if row.source == "paper" else row.engine or MISSING
+    return row.line(f"{row.name} {MARK}" if row.name == TOLD else row.name, source, tasks)
 
 
 def make_run_table(groups: Sequence[Group]) -> str:
     """Every run: how long it trained, how fast, where and when, in Markdown."""
     header = ["agent", "task", "seed", "steps", "time", "steps a second", "episodes", "layouts"]
     header += ["on", "date", "commit"]
-    lines = []
-    for one in groups:
-        for result in one.results:
-            training, hardware = result["training"], result["hardware"] or {}
-            speed = training["steps_per_second"]
-            steps = format_steps(training["steps"])
-            if not is_finished(result):
-                steps += f" of {format_steps(training['steps_planned'])}"
-            lines.append(
-                [
-                    one.name,
-                    result["task"],
-                    str(result["seed"]),
-                    steps,
-                    format_time(training["seconds"]),
-                    MISSING if speed is None else f"{speed:,.0f}",
-                    *_count_episodes(result),
-                    hardware.get("devices") or MISSING,
-                    (result["date"] or MISSING)[:10],
-                    (result["commit"] or MISSING)[:8],
-                ]
-            )
+    lines = [[one.name, *_describe_line(result)] for one in groups for result in one.results]
     return markdown(header, lines)
+
+
+def _describe_line(result: dict[str, Any]) -> list[str]:
+    training = result["training"]
+    speed, steps = training["steps_per_second"], format_steps(training["steps"])
+    if not is_finished(result):
+        steps += f" of {format_steps(training['steps_planned'])}"
+    return [
+        result["task"],
+        str(result["seed"]),
+        steps,
+        format_time(training["seconds"]),
+        MISSING if speed is None else f"{speed:,.0f}",
+        *_count_episodes(result),
+        *describe_origin(result),
+    ]
 
 
 def _count_episodes(result: dict[str, Any]) -> list[str]:
@@ -128,11 +107,6 @@ def make_engine_table(groups: Sequence[Group]) -> str | None:
     return markdown(header, lines) if lines else None
 
 
-def format_time(seconds: float | None) -> str:
-    """Like 2.5 h, or that it is unknown."""
-    return MISSING if seconds is None else format_seconds(seconds)
-
-
 def describe_scores(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, Any]:
     """Everything in the tables, as plain data."""
     return {
@@ -150,18 +124,7 @@ def describe_scores(rows: Sequence[Row], groups: Sequence[Group]) -> dict[str, A
 
 
 def _describe_run(name: str, result: dict[str, Any]) -> dict[str, Any]:
-    keys = (
-        "file",
-        "task",
-        "seed",
-        "training",
-        "command",
-        "date",
-        "commit",
-        "hardware",
-        "versions",
-        "weights",
-    )
+    keys = ("file", "task", "seed", "loss_version", "training", *ORIGIN, "weights")
     means = {one["engine"]: one["mean"] for one in result["evaluations"]}
     engines = compare(result)
     return (
@@ -172,28 +135,7 @@ def _describe_run(name: str, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(cell: Cell, task: str) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "mean": cell.mean,
-        "error": cell.error,
-        "error_over": cell.over,
-        "runs": cell.runs,
-        "episodes": cell.episodes,
-    }
+    described = cell.describe()
     if task in paper.SCORES["Oracle"]:
         described["share_of_oracle"] = cell.mean / paper.SCORES["Oracle"][task].mean
     return described
-
-
-def _cells(row: Row, tasks: Sequence[str]) -> list[str]:
-    source = "paper" if row.source == "paper" else row.engine or MISSING
-    name = f"{row.name} {MARK}" if row.name == TOLD else row.name
-    found = row.cells.values()
-    cells = (describe_cell(row.cells[task], found) if task in row.cells else MISSING for task in tasks)
-    return [name, source, describe_spreads(cell.spread for cell in found), *cells]
-
-
-def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Any table."""
-    rule = ["---"] * len(header)
-    escaped = ([word.replace("|", "\\|") for word in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *escaped)) + "\n"
