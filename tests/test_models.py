@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jax import lax
 
-from memory_maze.models import convolution, kernels
-from memory_maze.models.convolution import Weights
 from memory_maze.models.cores import LSTM, Core, make_core
 from memory_maze.models.nets import ResNet
+from memory_maze.models.ops import convolution, convolution_kernels
+from memory_maze.models.ops.convolution import Weights
 
 pytestmark = pytest.mark.pythons
 
@@ -154,8 +154,8 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
     weights = [draw_weights(seed, inputs, outputs) for seed in range(count)]
     expected = value_and_gradients(ours, x, weights)
     for kernel in ("convolve", "correlate", "pool", "unpool"):
-        interpreted = functools.partial(getattr(kernels, kernel), interpret=True)
-        monkeypatch.setattr(kernels, kernel, interpreted)
+        interpreted = functools.partial(getattr(convolution_kernels, kernel), interpret=True)
+        monkeypatch.setattr(convolution_kernels, kernel, interpreted)
     used = []
 
     def choose(x, inputs, outputs, with_kernel, with_xla, grow=1):

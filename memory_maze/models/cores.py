@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from memory_maze.models import recurrence
+from memory_maze.models.ops import recurrence
 from memory_maze.models.nets import Linear
 
 Carry = Any  # a pytree of arrays
