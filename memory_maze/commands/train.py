@@ -27,7 +27,7 @@ class Command:
     """Hyperparameters to start from: fast for a GPU, small for a CPU, paper for comparison, debug for tests.
     By default fast, or small where there is no GPU."""
     set: tuple[str, ...] = ()
-    """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru."""
+    """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru core.size=128."""
     steps: int | None = None
     """Actions in all mazes together: 100 million by default, and 512 with the preset debug."""
     minutes: float | None = None

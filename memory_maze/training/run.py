@@ -70,7 +70,8 @@ class Run:
 
     def describe(self) -> dict[str, Any]:
         """Plain data, for config.json."""
-        return {"algorithm": name_agent(type(self.agent))} | dataclasses.asdict(self)
+        described = {"algorithm": name_agent(type(self.agent))} | dataclasses.asdict(self)
+        return described | {"agent": self.agent.describe()}
 
 
 def train(
@@ -197,10 +198,10 @@ def _check_same(run: Run, out: Path) -> None:
     if former := run.agent.former_version(described["agent"]):
         raise ValueError(f"{out}: its run is of a {former}: choose another folder to train anew")
     old = {key: described.get(key) for key in ("task", "seed", "layouts")}
-    old |= dataclasses.asdict(read_agent(described, out))
-    new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | dataclasses.asdict(run.agent)
+    old |= read_agent(described, out).settings()
+    new = {"task": run.task, "seed": run.seed, "layouts": run.layouts} | run.agent.settings()
     for key, value in new.items():
-        if old[key] != value:
+        if old.get(key) != value:
             raise ValueError(f"{out}: its run has {key} {old[key]} and not {value}: choose another folder")
 
 
