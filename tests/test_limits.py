@@ -148,9 +148,9 @@ def test_collect_has_as_many_objects_as_were_asked_for():
 @pytest.mark.parametrize(
     "setting",
     [
-        *("num_envs=0", "batch_size=-1", "unroll_length=0", "epochs=0", "features=0", "core_size=0"),
-        *("downsample=0", "horizon=0", "forget_every=-5", "lr_decay_steps=0", "channels=[8, 0]", "blocks=-1"),
-        *("learning_rate=-1", "learning_rate=0", "learning_rate=NaN", "learning_rate=Infinity"),
+        *("num_envs=0", "batch_size=-1", "unroll_length=0", "epochs=0", "features=0", "core.size=0"),
+        *("downsample=0", "core.horizon=2", "forget_every=-5", "lr_decay_steps=0", "channels=[8, 0]"),
+        *("blocks=-1", "learning_rate=-1", "learning_rate=0", "learning_rate=NaN", "learning_rate=Infinity"),
         *(
             "discount=1.5",
             "lambda_=-0.1",

@@ -1,4 +1,4 @@
-"""What networks are made of: memories, and convolutions whose kernels give what XLA gives."""
+"""What networks are made of: convolutions whose kernels give what XLA gives."""
 
 import functools
 
@@ -9,85 +9,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from memory_maze.models import convolution, kernels
-from memory_maze.models.convolution import Weights
-from memory_maze.models.cores import LSTM, Core, make_core
 from memory_maze.models.nets import ResNet
+from memory_maze.models.ops import convolution, convolution_kernels
+from memory_maze.models.ops.convolution import Weights
 
 pytestmark = pytest.mark.pythons
-
-
-@pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_a_horizon_lets_memories_last(name):
-    def half_life(horizon):
-        """After how many steps half of what was remembered is left, in each unit, where nothing is seen."""
-        core = make_core(name, jax.random.key(0), 3, 64, horizon=horizon)
-        core = eqx.tree_at(lambda core: core.weight, core, jnp.zeros_like(core.weight))
-        carry = jax.tree.map(jnp.ones_like, core.initial())
-        still = eqx.tree_at(lambda core: core.inputs.weight, core, jnp.zeros_like(core.inputs.weight))
-        after, _ = still(carry, jnp.zeros(3), jnp.array(False))
-        kept = jax.tree.leaves(after)[-1]  # an LSTM's cell, a GRU's state
-        return np.log(0.5) / np.log(np.asarray(kept))
-
-    short, long = half_life(None), half_life(1000)
-    assert short.max() < 3
-    assert 100 < np.median(long) < 700
-    assert long.max() < 1000
-    with pytest.raises(ValueError, match="at least 3"):
-        half_life(2)
-    with pytest.raises(ValueError, match="no horizon"):
-        make_core("none", jax.random.key(0), 3, 64, horizon=10)
-
-
-@pytest.mark.parametrize(("name", "period"), [("lstm", None), ("gru", None), ("none", None), ("lstm", 3)])
-def test_cores_give_the_same_step_by_step_and_at_once(name, period):
-    core = make_core(name, jax.random.key(0), 5, 7, period)
-    xs = jax.random.normal(jax.random.key(1), (12, 5))
-    resets = jnp.zeros(12, bool).at[jnp.array([0, 8])].set(True)
-    _, whole = core.unroll(core.initial(), xs, resets)
-    carry, steps = core.initial(), []
-    for x, reset in zip(xs, resets, strict=True):
-        carry, out = core(carry, x, reset)
-        steps.append(out)
-    np.testing.assert_allclose(whole, jnp.stack(steps), atol=1e-6)
-    # A reset forgets what was before, and nothing else does, unless it is meant to.
-    changed = xs.at[2].add(1.0)
-    _, other = core.unroll(core.initial(), changed, resets)
-    differs = np.abs(np.array(other - whole)).max(axis=1) > 1e-6
-    assert differs[2]
-    assert not differs[:2].any()
-    assert not differs[8:].any()
-    assert differs[3:8].any() == (name != "none" and period is None)
-
-
-def test_streams_of_a_batch_do_not_mix():
-    core = make_core("lstm", jax.random.key(0), 5, 7)
-    xs = jax.random.normal(jax.random.key(1), (6, 3, 5))
-    resets = jnp.zeros((6, 3), bool).at[3, 1].set(True)
-    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, 7)), core.initial())
-    _, together = core.unroll(carry, xs, resets)
-    for index in range(3):
-        _, alone = core.unroll(core.initial(), xs[:, index], resets[:, index])
-        np.testing.assert_allclose(together[:, index], alone, atol=1e-6)
-
-
-def test_the_gradient_of_the_lstm_is_that_of_its_steps():
-    core = LSTM(jax.random.key(0), 5, 7)
-    xs = jax.random.normal(jax.random.key(1), (9, 2, 5))
-    resets = jnp.zeros((9, 2), bool).at[4, 1].set(True)
-    carry = (jax.random.normal(jax.random.key(2), (2, 7)), jax.random.normal(jax.random.key(3), (2, 7)))
-
-    def total(unroll, inputs):
-        core, carry, xs = inputs
-        last, out = unroll(core, carry, xs, resets)
-        return (out * jnp.arange(7)).sum() + sum(jnp.sum(leaf**2) for leaf in last)
-
-    inputs = (core, carry, xs)
-    by_hand, by_steps = (
-        eqx.filter_grad(functools.partial(total, unroll))(inputs) for unroll in (LSTM.unroll, Core.unroll)
-    )
-    for one, two in zip(jax.tree.leaves(by_hand), jax.tree.leaves(by_steps), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
 def plain_conv(x, weights):
@@ -154,8 +80,8 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
     weights = [draw_weights(seed, inputs, outputs) for seed in range(count)]
     expected = value_and_gradients(ours, x, weights)
     for kernel in ("convolve", "correlate", "pool", "unpool"):
-        interpreted = functools.partial(getattr(kernels, kernel), interpret=True)
-        monkeypatch.setattr(kernels, kernel, interpreted)
+        interpreted = functools.partial(getattr(convolution_kernels, kernel), interpret=True)
+        monkeypatch.setattr(convolution_kernels, kernel, interpreted)
     used = []
 
     def choose(x, inputs, outputs, with_kernel, with_xla, grow=1):

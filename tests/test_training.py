@@ -31,6 +31,7 @@ from memory_maze.cli import main
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.episodes.evaluate import evaluate
+from memory_maze.models.cores.config import GRUConfig
 from memory_maze.policies.protocol import Sight
 from memory_maze.results.metrics import read_metrics
 from memory_maze.system.overrides import override
@@ -416,7 +417,7 @@ def test_values_are_overridden_by_name():
     config = override(Config(), ("learning_rate=1e-3", "core=gru", "channels=[8, 8, 8]", "forget_every=50"))
     assert (config.learning_rate, config.core, config.channels, config.forget_every) == (
         1e-3,
-        "gru",
+        GRUConfig(256),
         (8, 8, 8),
         50,
     )
@@ -424,7 +425,7 @@ def test_values_are_overridden_by_name():
         max_grad_norm=None, clip_ratio=1.0
     )
     for wrong, words in (
-        (("learning=1",), "did you mean learning_rate"),
+        (("learning=1",), "did you mean 'learning_rate'"),
         (("xyz=1",), "names are num_envs"),
         (("unroll_length=1.5",), "of type int"),
         (("unroll_length=true",), "of type int"),

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from memory_maze.models.nets import LayerNorm, Linear
-from memory_maze.models.recurrence import unroll
+from memory_maze.models.ops.recurrence import unroll
 from memory_maze.models.rssm import RSSM, Beliefs, Latent, divergence
 from memory_maze.models.vision import Decoder, Encoder, FlatDecoder, FlatEncoder, double, halve, to_numbers
 

@@ -12,10 +12,11 @@ is, `memory_maze.agents.protocol` says. An agent of your own is one file: `memor
 
 import dataclasses
 import importlib
-import json
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Self
+
+from memory_maze.system.choices import describe_fields, flatten, nest, read_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +32,7 @@ class AgentConfig:
     learns_from: ClassVar[str] = "sequences"
     """What: "sequences" that it has just played, each learned from once or a few times."""
     former_names: ClassVar[Mapping[str, str]] = {}
-    """Fields that had other names: by the former one."""
+    """Values that had other names: by the former one. Those of a core are called as in `core.size`."""
 
     num_envs: int = 128
     """Mazes played at once."""
@@ -57,24 +58,19 @@ class AgentConfig:
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """A config from plain data, also that of an earlier version."""
-        values = cls.rename(values)
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := values.keys() - known:
-            raise ValueError(f"{min(unknown)} is unknown: a newer version of the package made it")
-        fields: Any = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
-        return cls(**fields)
+        return cls(**read_fields(cls, nest(cls.rename(values))))
 
     @classmethod
     def rename(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Plain data with the names of today."""
-        return {cls.former_names.get(key, key): value for key, value in values.items()}
+        """Plain data by the names of today, those within a core as `core.size`."""
+        return {cls.former_names.get(key, key): value for key, value in flatten(values).items()}
 
     @classmethod
     def nearest_preset(cls, values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
         """The preset that plain data differs least from, and the values that differ."""
-        defaults = {key: value for key, value in cls().describe().items() if key not in cls.without_default}
-        values = defaults | cls.rename(values)
-        presets = {name: preset.describe() for name, preset in cls.presets.items()}
+        values = cls.rename(values)
+        values = cls._defaults(values) | values
+        presets = {name: preset.settings() for name, preset in cls.presets.items()}
         differences = {
             name: {key: value for key, value in values.items() if key not in preset or preset[key] != value}
             for name, preset in presets.items()
@@ -94,9 +90,24 @@ class AgentConfig:
         """Which earlier version of the agent a run on file is of, if results are not comparable."""
         return None
 
+    @classmethod
+    def _defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What values mean where they say nothing: not of a core if they have another one."""
+        defaults = cls().settings()
+        others = {key for key in values.keys() & defaults.keys() if values[key] != defaults[key]}
+        return {
+            key: value
+            for key, value in defaults.items()
+            if key not in cls.without_default and key.rpartition(".")[0] not in others
+        }
+
     def describe(self) -> dict[str, Any]:
         """Plain data."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        return describe_fields(self)
+
+    def settings(self) -> dict[str, Any]:
+        """Plain data by the names that `memory-maze train --set` takes: core=gru, core.size=128."""
+        return flatten(self.describe())
 
     def load(self) -> ModuleType:
         """The agent's module."""

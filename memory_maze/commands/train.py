@@ -31,7 +31,7 @@ class Command:
     """Hyperparameters to start from: fast for a GPU, small for a CPU, paper for comparison, debug for tests.
     By default fast, or small where there is no GPU."""
     set: tuple[str, ...] = ()
-    """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru."""
+    """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru core.size=128."""
     layouts: int | None = None
     """How many layouts to train in; by default enough for 100 million steps, and 64 with debug."""
     evaluate: int | None = None

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.convolution import Weights, conv, conv_pool, ready, residual
+from memory_maze.models.ops.convolution import Weights, conv, conv_pool, ready, residual
 
 IMAGE_SIDE = 64
 COLORS = 4  # of which the fourth is black: memory is read in powers of two
@@ -23,8 +23,8 @@ def _elu_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return y, y
 
 
-def _elu_backward(y: jax.Array, slope: jax.Array) -> tuple[jax.Array]:
-    return (jnp.where(y > 0, slope, slope * (y + 1)),)
+def _elu_backward(y: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
+    return (jnp.where(y > 0, cotangent, cotangent * (y + 1)),)
 
 
 elu.defvjp(_elu_forward, _elu_backward)

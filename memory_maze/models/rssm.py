@@ -1,7 +1,7 @@
 """The recurrent state space model of DreamerV2 (Hafner et al. 2021): a world model's memory.
 
-The state is a recurrent vector `deter` and `stoch`, one-hot vectors drawn from what is seen (the posterior).
-The prior guesses them before anything is seen.
+The state is a recurrent vector `deter` and `stoch`, one-hot vectors sampled from what is seen (the
+posterior). The prior guesses them before anything is seen.
 
     deter_t = GRU(deter_{t-1}, stoch_{t-1}, action_t)
     prior_t(deter_t)    posterior_t(deter_t, embed_t)    stoch_t ~ posterior_t
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from memory_maze.models.nets import LayerNorm, Linear, elu, lower, upper
-from memory_maze.models.recurrence import Layer, unroll
+from memory_maze.models.ops.recurrence import Layer, unroll
 
 _MULTIPLE = 64  # of which sizes should be for products of matrices; others are padded, in every step
 
@@ -131,7 +131,7 @@ class RSSM(eqx.Module):
         from_action = lower(self.enter, stoch_size, action.astype(self.dtype))
         deter = _move(self.dtype, layers, carry, from_action)
         logits = self._guess(deter)
-        return Latent(deter, _draw(logits, jax.random.gumbel(key, logits.shape)))
+        return Latent(deter, _sample(logits, jax.random.gumbel(key, logits.shape)))
 
     def _guess(self, deter: jax.Array) -> jax.Array:
         return _split(self.prior(elu(self.guess(deter.astype(self.dtype)))), self.groups)
@@ -169,7 +169,7 @@ def _step(
     deter = _move(dtype, layers, Latent(keep * carry.deter, keep * carry.stoch), from_action)
     hidden = elu(layers["see"](deter.astype(dtype)) + from_embed)
     logits = _split(layers["posterior"](hidden), groups)
-    state = Latent(deter, _draw(logits, noise))
+    state = Latent(deter, _sample(logits, noise))
     return state, (state, logits)
 
 
@@ -187,22 +187,22 @@ def _split(logits: jax.Array, groups: int) -> jax.Array:
 
 
 @jax.custom_vjp
-def _draw(logits: jax.Array, noise: jax.Array) -> jax.Array:
-    """One-hot samples, with the slopes of their probabilities (straight through)."""
-    drawn = jax.nn.one_hot(jnp.argmax(logits + noise, axis=-1), logits.shape[-1])
-    return drawn.reshape(*drawn.shape[:-2], -1)
+def _sample(logits: jax.Array, noise: jax.Array) -> jax.Array:
+    """One-hot samples, with the gradients of their probabilities (straight through)."""
+    samples = jax.nn.one_hot(jnp.argmax(logits + noise, axis=-1), logits.shape[-1])
+    return samples.reshape(*samples.shape[:-2], -1)
 
 
-def _draw_forward(logits: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _draw(logits, noise), logits
+def _sample_forward(logits: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _sample(logits, noise), logits
 
 
-def _draw_backward(logits: jax.Array, slope: jax.Array) -> tuple[jax.Array, None]:
-    chances, slope = jax.nn.softmax(logits), slope.reshape(logits.shape)
-    return chances * (slope - (chances * slope).sum(axis=-1, keepdims=True)), None
+def _sample_backward(logits: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, None]:
+    probs, cotangent = jax.nn.softmax(logits), cotangent.reshape(logits.shape)
+    return probs * (cotangent - (probs * cotangent).sum(axis=-1, keepdims=True)), None
 
 
-_draw.defvjp(_draw_forward, _draw_backward)
+_sample.defvjp(_sample_forward, _sample_backward)
 
 
 def divergence(beliefs: Beliefs, balance: float = 0.8) -> jax.Array:

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from memory_maze.models.cores import GRU
+from memory_maze.models.cores.gru import GRU
 from memory_maze.models.nets import MLP
 from memory_maze.models.rssm import RSSM, Latent, divergence
 from memory_maze.models.vision import make_vision

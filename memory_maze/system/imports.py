@@ -1,9 +1,14 @@
-"""Things of the user's own, named as package.module:Name: policies, agents, sequence models."""
+"""Things of the user's own, named as package.module:Name: policies, agents, memories, sequence models."""
 
 import importlib
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from memory_maze.system.hints import did_you_mean
+
+Base = TypeVar("Base")
 
 
 def import_name(name: str, kind: str) -> Any:
@@ -30,3 +35,27 @@ def import_name(name: str, kind: str) -> Any:
     if not hasattr(found, attribute):
         raise ValueError(f"no {kind} {name!r}: {module} has no {attribute}")
     return getattr(found, attribute)
+
+
+def find_class(name: str, kind: str, base: type[Base], places: Mapping[str, str]) -> type[Base]:
+    """A config class by its name, or one of the user's own by package.module:Name.
+
+    Args:
+        name: Of either.
+        kind: What it configures, for the error: "agent".
+        base: What it is a subclass of.
+        places: Those of the package by name, as package.module:Name.
+    """
+    if name not in places and ":" not in name:
+        others = ", and your own as package.module:Name"
+        raise ValueError(f"no {kind} {name!r}: {did_you_mean(name, places, others)}")
+    found = import_name(places.get(name, name), kind)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{name} is no {kind}'s config class: see {base.__module__}")
+    return found
+
+
+def name_class(found: type, places: Mapping[str, str]) -> str:
+    """The name by which `find_class` finds it."""
+    own = f"{found.__module__}:{found.__qualname__}"
+    return next((name for name, place in places.items() if place == own), own)

@@ -1,33 +1,74 @@
-"""Values of a configuration, changed by name: `learning_rate=1e-3`."""
+"""Values of a configuration, changed by name: `learning_rate=1e-3`, `core=gru`, `core.size=128`."""
 
 import dataclasses
-import difflib
 import json
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from memory_maze.system.choices import Choice, find_choices, nest
+from memory_maze.system.hints import did_you_mean
 
-def override(config: Any, settings: tuple[str, ...]) -> Any:
-    """A dataclass with some values changed, each given as name=value."""
-    changes: dict[str, Any] = {}
-    hints = get_type_hints(type(config))
-    known = {field.name: hints[field.name] for field in dataclasses.fields(config)}
+
+def override(config: Any, settings: Iterable[str]) -> Any:
+    """A dataclass with some values changed, each given as name=value.
+
+    Values of a config that is itself chosen by name, as in core=gru, are called core.size; they are changed
+    after it is chosen.
+    """
+    texts: dict[str, str] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"no value {setting!r}: {_advise(config, name, known)}")
-        changes[name] = _parse(name, text, known[name])
-    return dataclasses.replace(config, **changes)
+        if not equals:
+            raise ValueError(f"no value {setting!r}: {_advise(config, name)}")
+        texts[name] = text
+    return _change(config, nest(texts))
 
 
-def _advise(config: Any, name: str, known: Iterable[str]) -> str:
+def _change(config: Any, texts: Mapping[str, Any], outer: str = "") -> Any:
+    """A dataclass with values from nested texts; `outer` is what stands before their names, like "core."."""
+    choices, hints = find_choices(type(config)), get_type_hints(type(config))
+    known = {field.name for field in dataclasses.fields(config)}
+    changes: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name in choices:
+            changes[name] = _choose(getattr(config, name), choices[name], text, f"{outer}{name}")
+        elif name in known and isinstance(text, str):
+            changes[name] = _parse(f"{outer}{name}", text, hints[name])
+        else:
+            unknown = name if isinstance(text, str) else f"{name}.{min(text)}"
+            where = f" of {outer.removesuffix('.')}={config.describe()['name']}" if outer else ""
+            raise ValueError(f"no value {unknown!r}{where}: {_advise(config, unknown)}")
+    try:
+        return dataclasses.replace(config, **changes)
+    except ValueError as error:
+        raise ValueError(f"{outer}{error}") from error
+
+
+def _choose(before: Choice, base: type[Choice], text: Any, name: str) -> Choice:
+    """What is chosen by a name, with values of its own."""
+    texts = {"name": text} if isinstance(text, str) else dict(text)
+    if "name" in texts:
+        before = before.replace_by(base.find(texts.pop("name")))
+    return _change(before, texts, f"{name}.")
+
+
+def _advise(config: Any, name: str) -> str:
     """What to write in place of an unknown name."""
     if former := getattr(config, "former_names", {}).get(name):
         return f"it is called {former} now"
-    if near := difflib.get_close_matches(name, known, 1):
-        return f"did you mean {near[0]}?"
-    return f"give name=value, where names are {', '.join(known)}"
+    if name in (names := list(_names(config))):
+        return f"give {name}=value"
+    return did_you_mean(name, names)
+
+
+def _names(config: Any) -> Iterator[str]:
+    """All that can be changed, also in what was chosen."""
+    choices = find_choices(type(config))
+    for field in dataclasses.fields(config):
+        yield field.name
+        if field.name in choices:
+            yield from (f"{field.name}.{name}" for name in _names(getattr(config, field.name)))
 
 
 def _parse(name: str, text: str, hint: Any) -> Any:

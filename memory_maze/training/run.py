@@ -156,4 +156,4 @@ def _check_same(run: Run, out: Path) -> None:
     where = name_task(run.parsed_task, run.options)
     check_same(out, {"task": name_task(*read_environment(out))}, {"task": where})
     check_same(out, old, {key: new[key] for key in ("seed", "layouts")})
-    check_same(out, dataclasses.asdict(read_agent(old, out)), dataclasses.asdict(run.agent))
+    check_same(out, read_agent(old, out).settings(), run.agent.settings())

@@ -10,7 +10,8 @@ import optax
 from memory_maze.agents.impala.config import Config
 from memory_maze.agents.protocol import Sequence
 from memory_maze.agents.returns import Vtrace, vtrace
-from memory_maze.models.cores import Carry, Core, make_core
+from memory_maze.models.cores.core import Carry, Core
+from memory_maze.models.cores.forgetful import Forgetful
 from memory_maze.models.nets import Linear, ResNet
 from memory_maze.options import ACTIONS
 from memory_maze.policies.protocol import Sight
@@ -38,12 +39,10 @@ class Network(eqx.Module):
             small=config.keras_init,
             dtype=dtype,
         )
-        inputs = config.features + len(ACTIONS) + 1
-        self.core = make_core(
-            config.core, core_key, inputs, config.core_size, config.forget_every, config.horizon
-        )
-        self.policy = Linear(policy_key, config.core_size, len(ACTIONS), scale=0.1)
-        self.value = Linear(value_key, config.core_size, 1, scale=0.1)
+        core = config.core.make(core_key, config.features + len(ACTIONS) + 1)
+        self.core = core if config.forget_every is None else Forgetful(core, config.forget_every)
+        self.policy = Linear(policy_key, core.output_size, len(ACTIONS), scale=0.1)
+        self.value = Linear(value_key, core.output_size, 1, scale=0.1)
 
     def initial(self) -> Carry:
         """The carry at the start of an episode, of one stream."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from memory_maze.agents.config import AgentConfig
+from memory_maze.models.cores.config import CoreConfig, LSTMConfig
 from memory_maze.system.limits import check_above, check_between, check_least
 
 
@@ -30,6 +31,8 @@ class Config(AgentConfig):
         "fold": "space_to_depth",
         "shrink": "downsample",
         "small_start": "keras_init",
+        "core_size": "core.size",
+        "horizon": "core.horizon",
     }
 
     loss_version: ClassVar = 2
@@ -63,12 +66,8 @@ class Config(AgentConfig):
     """Adam's decay rate of the first moment."""
     max_grad_norm: float | None = 40.0
     """Norm to which gradients are clipped; null for no clipping."""
-    core: str = "lstm"
-    """The memory: lstm, gru or none."""
-    core_size: int = 256
-    """Size of its output."""
-    horizon: int | None = None
-    """Chrono initialisation of the gates (Tallec and Ollivier 2018), for spans of up to so many steps."""
+    core: CoreConfig = dataclasses.field(default=LSTMConfig())
+    """The memory: lstm, gru, none, or the config class of your own as package.module:Name."""
     forget_every: int | None = None
     """Reset the memory every so many steps, as an ablation."""
     space_to_depth: bool = False
@@ -94,8 +93,15 @@ class Config(AgentConfig):
             raise ValueError(f"num_envs={self.num_envs} is no multiple of batch_size={self.batch_size}")
 
     @classmethod
+    def rename(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        renamed = super().rename(values)
+        if renamed.get("core") == "none":
+            renamed.pop("core.horizon", None)  # null in former runs, in which every core had one
+        return renamed
+
+    @classmethod
     def ablation(cls, values: Mapping[str, Any]) -> str | None:
-        if values.get("core") == "none":
+        if cls.rename(values).get("core") == "none":
             return "no memory"
         if values.get("forget_every"):
             return f"forgets every {values['forget_every']} steps"
@@ -107,8 +113,8 @@ class Config(AgentConfig):
 
     def _check_numbers(self) -> None:
         for names in (
-            ("num_envs", "batch_size", "unroll_length", "epochs", "features", "core_size", "downsample"),
-            ("horizon", "forget_every", "lr_decay_steps"),
+            ("num_envs", "batch_size", "unroll_length", "epochs", "features", "downsample"),
+            ("forget_every", "lr_decay_steps"),
         ):
             check_least(1, **{name: getattr(self, name) for name in names})
         for channels in self.channels:
@@ -158,7 +164,7 @@ PRESETS = {
         downsample=4,
         channels=(),
         features=128,
-        core_size=64,
+        core=LSTMConfig(size=64),
         mixed_precision=False,
     ),
     "debug": Config(
@@ -167,7 +173,7 @@ PRESETS = {
         unroll_length=4,
         channels=(4, 4, 4),
         features=8,
-        core_size=8,
+        core=LSTMConfig(size=8),
         mixed_precision=False,
     ),
 }

@@ -177,10 +177,10 @@ def _correlate_kernel(
         weight, bias = sums
         pair = _tile(CORRELATE_PAIRS, index * programs + program)
         place, inside = _places(shape, pair, numbers)
-        slope = triton.load(dy.at[place], mask=inside, other=0)
+        gradient = triton.load(dy.at[place], mask=inside, other=0)
         patch = _load_patch(x, shape, pair[None, :], row, number)
-        weight += _dot(jnp.maximum(patch, 0) if relu else patch, slope)
-        return weight, bias + slope.astype(jnp.float32).sum(axis=0)
+        weight += _dot(jnp.maximum(patch, 0) if relu else patch, gradient)
+        return weight, bias + gradient.astype(jnp.float32).sum(axis=0)
 
     zeros = jnp.zeros((size, numbers), jnp.float32), jnp.zeros(numbers, jnp.float32)
     weight, bias = lax.fori_loop(0, rounds, add, zeros)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from memory_maze.models import kernels
+from memory_maze.models.ops import convolution_kernels
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -24,13 +24,13 @@ class Weights(NamedTuple):
 
     weight: jax.Array  # (3, 3, I, O) float32
     bias: jax.Array  # (O,) float32
-    packed: kernels.Packed | None = None  # the same for kernels, if it was made ready for many uses
+    packed: convolution_kernels.Packed | None = None  # for kernels, if it was made ready for them
 
 
 def ready(weights: Weights, dtype: Any) -> Weights:
     """Weights for many uses without gradients, in the type of the computation."""
     has_kernel = _has_kernel(dtype, *weights.weight.shape[2:])
-    packed = kernels.pack(weights.weight, weights.bias) if has_kernel else None
+    packed = convolution_kernels.pack(weights.weight, weights.bias) if has_kernel else None
     return Weights(weights.weight.astype(dtype), weights.bias, packed)
 
 
@@ -59,8 +59,8 @@ def _conv_pool_forward(x: jax.Array, weights: Weights) -> tuple[jax.Array, Any]:
 
 def _conv_pool_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, Weights]:
     x, weights, which = kept
-    slope = unpool(dy, which)
-    return pull_back(slope, weights), correlate(x, slope)
+    dy = unpool(dy, which)
+    return pull_back(dy, weights), correlate(x, dy)
 
 
 conv_pool.defvjp(_conv_pool_forward, _conv_pool_backward)
@@ -79,10 +79,10 @@ def _residual_forward(x: jax.Array, first: Weights, second: Weights) -> tuple[ja
 
 def _residual_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, Weights, Weights]:
     x, middle, first, second = kept
-    slope = pull_back(dy, second, mask=middle)
+    dmiddle = pull_back(dy, second, mask=middle)
     return (
-        pull_back(slope, first, mask=x, skip=dy),
-        correlate(x, slope, relu=True),
+        pull_back(dmiddle, first, mask=x, skip=dy),
+        correlate(x, dmiddle, relu=True),
         correlate(middle, dy, relu=True),
     )
 
@@ -94,8 +94,8 @@ def convolve(x: jax.Array, weights: Weights, skip: jax.Array | None = None, relu
     """The convolution of x or relu(x), plus skip."""
 
     def with_kernel(x: jax.Array, weights: Weights, skip: jax.Array | None) -> jax.Array:
-        packed = weights.packed or kernels.pack(weights.weight, weights.bias)
-        return kernels.convolve(x, packed, skip, relu=relu)
+        packed = weights.packed or convolution_kernels.pack(weights.weight, weights.bias)
+        return convolution_kernels.convolve(x, packed, skip, relu=relu)
 
     def with_xla(x: jax.Array, weights: Weights, skip: jax.Array | None) -> jax.Array:
         y = _conv(_rectify(x, relu), weights.weight.astype(x.dtype)) + weights.bias.astype(x.dtype)
@@ -113,14 +113,14 @@ def pull_back(
 
     def with_kernel(dy: jax.Array, weights: Weights, mask: Any, skip: Any) -> jax.Array:
         turned = weights.weight[::-1, ::-1].swapaxes(2, 3)
-        packed = kernels.pack(turned, jnp.zeros(turned.shape[-1], jnp.float32))
-        return kernels.convolve(dy, packed, skip, mask, relu=False)
+        packed = convolution_kernels.pack(turned, jnp.zeros(turned.shape[-1], jnp.float32))
+        return convolution_kernels.convolve(dy, packed, skip, mask, relu=False)
 
     def with_xla(dy: jax.Array, weights: Weights, mask: Any, skip: Any) -> jax.Array:
         weight = weights.weight.astype(dy.dtype)
-        slope = _conv(dy, weight[::-1, ::-1].swapaxes(2, 3))
-        slope = slope if mask is None else jnp.where(mask > 0, slope, 0)
-        return slope if skip is None else slope + skip
+        dx = _conv(dy, weight[::-1, ::-1].swapaxes(2, 3))
+        dx = dx if mask is None else jnp.where(mask > 0, dx, 0)
+        return dx if skip is None else dx + skip
 
     _, _, inputs, outputs = weights.weight.shape
     choice = _choose(dy, outputs, inputs, with_kernel, with_xla)
@@ -132,7 +132,7 @@ def correlate(x: jax.Array, dy: jax.Array, relu: bool = False) -> Weights:
     inputs, outputs = x.shape[-1], dy.shape[-1]
 
     def with_kernel(x: jax.Array, dy: jax.Array) -> Weights:
-        return Weights(*kernels.correlate(x, dy, relu=relu))
+        return Weights(*convolution_kernels.correlate(x, dy, relu=relu))
 
     def with_xla(x: jax.Array, dy: jax.Array) -> Weights:
         # Nine products of matrices: XLA for CPUs is many times slower with such convolutions in a loop.
@@ -160,7 +160,7 @@ def pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             best = jnp.maximum(value, best)
         return best, which
 
-    return _choose(x, x.shape[-1], x.shape[-1], kernels.pool, with_xla)(x)
+    return _choose(x, x.shape[-1], x.shape[-1], convolution_kernels.pool, with_xla)(x)
 
 
 def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
@@ -168,14 +168,14 @@ def unpool(dy: jax.Array, which: jax.Array) -> jax.Array:
 
     def with_xla(dy: jax.Array, which: jax.Array) -> jax.Array:
         count, height, width, channels = dy.shape
-        slope = jnp.zeros((count, 2 * height + 2, 2 * width + 2, channels), dy.dtype)
+        dx = jnp.zeros((count, 2 * height + 2, 2 * width + 2, channels), dy.dtype)
         for k in range(9):
             i, j = divmod(k, 3)
             here = jnp.where(which == k, dy, 0)
-            slope = slope.at[:, i : i + 2 * height : 2, j : j + 2 * width : 2].add(here)
-        return slope[:, : 2 * height, : 2 * width]
+            dx = dx.at[:, i : i + 2 * height : 2, j : j + 2 * width : 2].add(here)
+        return dx[:, : 2 * height, : 2 * width]
 
-    return _choose(dy, dy.shape[-1], dy.shape[-1], kernels.unpool, with_xla, grow=4)(dy, which)
+    return _choose(dy, dy.shape[-1], dy.shape[-1], convolution_kernels.unpool, with_xla, grow=4)(dy, which)
 
 
 def _choose(
@@ -188,13 +188,17 @@ def _choose(
 ) -> Callable[..., Any]:
     """Kernels on NVIDIA GPUs, if there are any for such channels; `grow` is how many more pixels come out."""
     numbers = grow * x.size // x.shape[-1] * max(inputs, outputs)
-    if not _has_kernel(x.dtype, inputs, outputs) or numbers > kernels.MOST_NUMBERS:
+    if not _has_kernel(x.dtype, inputs, outputs) or numbers > convolution_kernels.MOST_NUMBERS:
         return with_xla
     return lambda *args: lax.platform_dependent(*args, cuda=with_kernel, default=with_xla)
 
 
 def _has_kernel(dtype: Any, inputs: int, outputs: int) -> bool:
-    return dtype == jnp.bfloat16 and inputs in kernels.INPUTS and outputs in kernels.OUTPUTS
+    return (
+        dtype == jnp.bfloat16
+        and inputs in convolution_kernels.INPUTS
+        and outputs in convolution_kernels.OUTPUTS
+    )
 
 
 def _conv(x: jax.Array, weight: jax.Array) -> jax.Array:

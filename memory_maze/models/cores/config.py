@@ -1,0 +1,96 @@
+"""How memories are configured, each by hyperparameters of its own.
+
+Needs no extra, so that reports can read it anywhere. A memory of your own is one file, with its config:
+
+    @dataclasses.dataclass(frozen=True)
+    class Config(CoreConfig):
+        size: int = 64
+
+        def make(self, key, inputs):
+            return MyCore(key, inputs, self.size)  # a subclass of memory_maze.models.cores.core.Core
+
+and is trained by `memory-maze train impala --set core=my_core:Config core.size=128`.
+"""
+
+import abc
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from memory_maze.models.cores.registry import CORES
+from memory_maze.system.choices import Choice
+from memory_maze.system.limits import check_least
+
+if TYPE_CHECKING:
+    import jax
+
+    from memory_maze.models.cores.core import Core
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreConfig(Choice, abc.ABC):
+    """The hyperparameters of a memory. A subclass adds fields, all of them hashable and with defaults."""
+
+    kind: ClassVar = "core"
+    places: ClassVar = CORES
+
+    @abc.abstractmethod
+    def make(self, key: "jax.Array", inputs: int) -> "Core":
+        """The memory with new weights.
+
+        Args:
+            key: For the weights.
+            inputs: Size of what it is told in a step.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class SizedConfig(CoreConfig):
+    """Of a memory whose size can be chosen."""
+
+    size: int = 256
+    """Size of its output."""
+
+    def __post_init__(self) -> None:
+        check_least(1, size=self.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class GatedConfig(SizedConfig):
+    """Of a memory whose gates decide how long it remembers."""
+
+    horizon: int | None = None
+    """Chrono initialisation of the gates (Tallec and Ollivier 2018), for spans of up to so many steps."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(3, horizon=self.horizon)
+
+
+@dataclasses.dataclass(frozen=True)
+class LSTMConfig(GatedConfig):
+    """Long short-term memory."""
+
+    def make(self, key: "jax.Array", inputs: int) -> "Core":
+        from memory_maze.models.cores.lstm import LSTM
+
+        return LSTM(key, inputs, self.size, self.horizon)
+
+
+@dataclasses.dataclass(frozen=True)
+class GRUConfig(GatedConfig):
+    """Gated recurrent unit."""
+
+    def make(self, key: "jax.Array", inputs: int) -> "Core":
+        from memory_maze.models.cores.gru import GRU
+
+        return GRU(key, inputs, self.size, horizon=self.horizon)
+
+
+@dataclasses.dataclass(frozen=True)
+class MemorylessConfig(SizedConfig):
+    """No memory, for comparison."""
+
+    def make(self, key: "jax.Array", inputs: int) -> "Core":
+        from memory_maze.models.cores.memoryless import Memoryless
+
+        return Memoryless(key, inputs, self.size)
