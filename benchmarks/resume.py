@@ -22,8 +22,8 @@ from machine import ROOT, describe_run
 from safetensors.numpy import load_file
 
 from memory_maze.agents.folder import METRICS, WEIGHTS
+from memory_maze.results.metrics import read_metrics
 from memory_maze.system.files import replacing
-from memory_maze.training.log import read_metrics
 
 FLAGS = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true"
 ENVIRONMENT = os.environ | {"XLA_FLAGS": FLAGS.strip()}

@@ -24,10 +24,11 @@ from memory_maze.models.cores.forgetful import Forgetful
 from memory_maze.models.cores.gru import GRU
 from memory_maze.models.cores.lstm import LSTM
 from memory_maze.models.cores.registry import CORES
-from memory_maze.report.scores import find_results, name_agent
+from memory_maze.report.online import name_agent
+from memory_maze.results.find import find_results
+from memory_maze.results.metrics import read_metrics
 from memory_maze.system.imports import import_name
 from memory_maze.system.overrides import override
-from memory_maze.training.log import read_metrics
 
 DEBUG = PRESETS["debug"]
 
@@ -213,7 +214,7 @@ def test_a_core_of_ones_own_is_one_file(folder, monkeypatch, capsys):
     weights = load_file(folder / "run" / "agent.safetensors")
     assert (weights["core.leave.weight"].shape, weights["policy.weight"].shape) == ((16, 8), (8, 6))
     assert DEBUG.unroll_length + 1 in unrolled
-    (result,) = find_results([folder / "run"])
+    (result,) = find_results([folder / "run"], "online").results
     assert name_agent(result) == "IMPALA, preset debug, core=my_core:Config, core.traces=16, 64 steps"
     network, _ = load_network(folder / "run")
     np.testing.assert_array_equal(network.core.rates, weights["core.rates"])

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from memory_maze.results.metrics import read_metrics
 from memory_maze.system.files import sole_writer
 from memory_maze.training.devices import Agreement, connected, launch_options, make_mesh
-from memory_maze.training.log import read_metrics
 
 STEPS = 8 * 2  # of an iteration
 LAST = 16  # iteration of the longest run

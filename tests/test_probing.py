@@ -31,10 +31,10 @@ from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_mak
 from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.probe import Probe, Truth
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
+from memory_maze.results.metrics import read_metrics
 from memory_maze.results.probing import read_result
 from memory_maze.system.files import sole_writer
 from memory_maze.system.provenance import ROOT
-from memory_maze.training.log import read_metrics
 from memory_maze.training.stopping import RunStoppedError
 
 STEPS = 40  # of a trajectory

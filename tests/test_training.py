@@ -426,7 +426,7 @@ def test_values_are_overridden_by_name():
     )
     for wrong, words in (
         (("learning=1",), "did you mean 'learning_rate'"),
-        (("xyz=1",), "names are num_envs"),
+        (("xyz=1",), "there are num_envs"),
         (("unroll_length=1.5",), "of type int"),
         (("unroll_length=true",), "of type int"),
         (("clip_ratio=[1]",), "of type float or null"),

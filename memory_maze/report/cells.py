@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from memory_maze.variants import name_options, read_options
+from memory_maze.variants import name_task, read_variant
 
 MISSING = "-"
 Name = TypeVar("Name")
@@ -145,8 +145,8 @@ def gather(
 def describe_trained(result: dict[str, Any], former: str | None) -> list[str]:
     """Words that tell what was trained, for its name: the variant of its task, and a former loss."""
     words = [former] if former else []
-    if options := result.get("options"):
-        words.append(f"variant {name_options(read_options(options))}")
+    if variant := name_task(*read_variant(result)).partition(", ")[2]:
+        words.append(f"variant {variant}")
     return words
 
 

@@ -30,6 +30,7 @@ from memory_maze.results.schema import (
     write_file,
 )
 from memory_maze.system.locks import lock
+from memory_maze.variants import describe_variant, read_variant
 
 _FIELDS: dict[Any, Any] = {
     "agent": str,
@@ -143,7 +144,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
             "ablation": agent.ablation(config["agent"]),
             "loss_version": _find_loss_version(agent, config),
             "task": config["task"],
-            **({"options": config["options"]} if config.get("options") else {}),
+            **describe_variant(*read_variant(config)),
             "seed": config["seed"],
             **dict.fromkeys(ORIGIN),
             "training": sum_up(lines) | {"steps_planned": config["steps"]},

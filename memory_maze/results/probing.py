@@ -130,7 +130,7 @@ def _complete(result: dict[str, Any]) -> dict[str, Any]:
 
 def _identify(result: dict[str, Any]) -> str:
     """A run and its repetition are one."""
-    keys = ("model", "title", "preset", "changes", "loss_version", "task", "options", "seed")
+    keys = ("model", "title", "preset", "changes", "loss_version", "task", "task_settings", "options", "seed")
     about: list[Any] = [result.get(key) for key in keys]
     about += [result["training"][key] for key in ("steps", "steps_planned")]
     about += [sorted(result["targets"]), describe_data(result), find_interleave(result)]

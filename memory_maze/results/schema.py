@@ -3,7 +3,8 @@
     format, kind                 1, and "online" (an agent that plays) or "probing" (a model that is probed)
     title, preset, changes       what was trained: its name, the nearest preset, the values that differ
     loss_version                 results of different versions are not comparable; null where it is not known
-    task, options, seed, config  what the run was told; options only of a variant of the task
+    task, task_settings, options what the run was told; the last two only where they are not the task's own
+    seed, config                 what else it was told
     command, date, commit, hardware, versions   of the call that ended it, or null where it was killed
     training                     steps, steps_planned, seconds, compile_seconds, steps_per_second
     curve                        at most 200 points of what was logged, with steps and seconds
@@ -21,8 +22,7 @@ from typing import Any
 
 from memory_maze.agents.folder import CONFIG, RESULT
 from memory_maze.system.files import read_small, replacing
-from memory_maze.tasks import parse_task
-from memory_maze.variants import read_options
+from memory_maze.variants import read_variant
 
 ONLINE, PROBING = "online", "probing"
 FORMAT = 1
@@ -51,7 +51,7 @@ COMMON: dict[Any, Any] = {
     },
     "curve": [{"steps": int}],
 }
-_OPTIONAL: dict[Any, Any] = {"title": str, "loss_version": int | None, "options": {}}
+_OPTIONAL: dict[Any, Any] = {"title": str, "loss_version": int | None, "options": {}, "task_settings": {}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +145,7 @@ def _find_wrong(content: Any, kind: Kind) -> str | None:
     fields = {"format": int} | COMMON | kind.fields | optional
     if wrong := find_difference(content, fields, "it"):
         return wrong
-    parse_task(content["task"])
-    read_options(content.get("options", {}))
+    read_variant(content)
     return None
 
 
