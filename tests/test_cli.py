@@ -23,6 +23,7 @@ def run(*arguments, cwd=None):
     )
 
 
+SHARED = {"__init__", "environment", "presets", "schedule"}
 FILES = [path.stem for path in (Path(cli.__file__).parent / "commands").glob("*.py")]
 LISTED = [name for names in cli.COMMANDS.values() for name in names]
 
@@ -30,7 +31,7 @@ LISTED = [name for names in cli.COMMANDS.values() for name in names]
 def test_help_tells_what_every_command_does():
     result = run("--help")
     assert result.returncode == 0
-    assert {name.replace("-", "_") for name in LISTED} == set(FILES) - {"__init__", "presets"}
+    assert {name.replace("-", "_") for name in LISTED} == set(FILES) - SHARED
     rows = [line.split() for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
     lines = {name: words for name, *words in rows}
     assert lines.keys() == set(LISTED)
@@ -102,7 +103,7 @@ def test_scenarios_are_drawn_saved_and_read(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scenario", "--task", "8x8"], "no task '8x8'"),
+        (["scenario", "--task", "8x8"], "size must be odd, from 7 to 31: got 8"),
         (["scenario", "missing.json"], "memory-maze scenario --out missing.json draws one"),
         (["scenario", "broken.txt"], "wrong shape"),
         (["scenario", "--episode", "-1"], "episode must be from 0 to 10,000: got -1"),

@@ -109,7 +109,7 @@ def test_psnr():
 
 
 def test_workers_say_why_they_fail():
-    with pytest.raises(RuntimeError, match="failed: KeyError: '8x8'"):
+    with pytest.raises(RuntimeError, match="failed: ValueError: size must be odd, from 7 to 31: got 8"):
         list(record_all([Job("8x8", "random", 0, 0, 1, 1)]))
 
 

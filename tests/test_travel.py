@@ -59,7 +59,7 @@ def refused(tmp_path, monkeypatch, capsys):
 def test_what_no_agent_can_be_trained_in_is_refused(refused):
     train = ("train", "impala", "--preset", "debug", "--task", "7x7", "--out", "run")
     assert "sees pictures of 64x64 and not of 256x256" in refused(*train, "--variant", "HD")
-    assert "did you mean Vis?" in refused(*train, "--variant", "Vs")
+    assert "did you mean 'Vis'?" in refused(*train, "--variant", "Vs")
     assert "discrete_actions must be true" in refused(*train, "--options", "discrete_actions=false")
     assert "sees the target by the border alone" in refused(
         *train, "--options", "target_color_in_image=false"
