@@ -7,6 +7,7 @@ import numpy as np
 
 from memory_maze.system.hints import did_you_mean
 from memory_maze.tasks import CONTROL_FREQ
+from memory_maze.world import FLOATING_HEIGHT, LOW_WALL_HEIGHT, WALL_HEIGHT
 
 PHYSICS_TIMESTEP = 0.005
 ACTION_NAMES = ("noop", "forward", "left", "right", "forward_left", "forward_right")
@@ -59,6 +60,16 @@ class Options:
     def substeps(self) -> int:
         """Physics steps per action."""
         return round(1 / (self.control_freq * PHYSICS_TIMESTEP))
+
+    @property
+    def wall_height(self) -> float:
+        """Metres."""
+        return LOW_WALL_HEIGHT if self.good_visibility else WALL_HEIGHT
+
+    @property
+    def object_height(self) -> float:
+        """Of an object's centre above the floor, metres."""
+        return FLOATING_HEIGHT if self.good_visibility else 0.0
 
     @classmethod
     def from_keywords(cls, keywords: dict[str, Any]) -> "Options":

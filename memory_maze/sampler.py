@@ -10,16 +10,9 @@ import numpy as np
 
 from memory_maze.maze import Layout, LayoutGenerator, Settings
 from memory_maze.options import Options
-from memory_maze.scenario import (
-    CELL_METRES,
-    TEXTURE_BLOCKS,
-    WALL,
-    WALL_TEXTURES,
-    Cell,
-    Scenario,
-    cell_to_world,
-)
+from memory_maze.scenario import TEXTURE_BLOCKS, WALL, WALL_TEXTURES, Cell, Scenario
 from memory_maze.tasks import MAX_OBJECTS, Task
+from memory_maze.world import BALL_RADIUS, CELL_METRES, OBJECT_RADIUS, cell_to_world
 
 MAX_SEED = 2**32 - 1
 _MAX_REGENERATIONS = 10_000
@@ -28,8 +21,7 @@ _TEXTURE_CHARACTERS = 10  # the published arena draws for '0' to '9' and uses th
 
 _NUM_RAYS = 10
 _RAY_HEIGHT = 0.1
-_OBJECT_RADIUS = 0.6
-_SHELL_RADIUS, _SHELL_HEIGHT = 0.2, 0.6 - 0.4
+_SHELL_HEIGHT = 0.6 - 0.4
 
 
 class Sampler:
@@ -123,9 +115,9 @@ class Sampler:
         angles = 2 * np.pi * np.arange(_NUM_RAYS) / _NUM_RAYS
         rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         lengths = _ray_boxes((x, y), rays, walls)
-        spheres = [((0.0, 0.0, _SHELL_HEIGHT), _SHELL_RADIUS)]
+        spheres = [((0.0, 0.0, _SHELL_HEIGHT), BALL_RADIUS)]
         if self._objects_on_floor:
-            spheres += [((*cell_to_world(cell, self.task.grid), 0.0), _OBJECT_RADIUS) for cell in objects]
+            spheres += [((*cell_to_world(cell, self.task.grid), 0.0), OBJECT_RADIUS) for cell in objects]
         for centre, radius in spheres:
             lengths = np.minimum(lengths, _ray_sphere((x, y, _RAY_HEIGHT), rays, centre, radius))
         return int(np.argmax(lengths))

@@ -18,17 +18,11 @@ import numpy as np
 
 from memory_maze.system.files import replacing
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
+from memory_maze.world import COLOR_NAMES, COLORS
 
 Cell = tuple[int, int]  # (row, column) in the grid with its outer wall; row 0 is the top, as printed
 
-CELL_METRES = 2.0
 WALL, FLOOR, CORRIDOR = "*", " ", "."
-COLOR_NAMES = ("red", "green", "blue", "purple", "yellow", "salmon")
-# RGB over 220 is the published target colour; the brightest channels are 1.0.
-COLORS = (
-    np.array([(170, 38, 30), (99, 170, 88), (39, 140, 217), (93, 105, 199), (220, 193, 59), (220, 128, 107)])
-    / 220
-)
 WALL_TEXTURES = ("blue", "cerise", "green_bright", "green", "purple", "red_bright", "red", "yellow")
 FLOOR_TEXTURES = ("blue", "blue_bright")  # corridors, rooms
 TEXTURE_BLOCKS = 3  # walls take their texture by 3x3 blocks of the grid
@@ -239,10 +233,10 @@ class Scenario:
             raise ScenarioError(f"{path} is neither a text map nor JSON: {error}") from error
 
 
-def cell_to_world(cell: tuple[float, float], grid: int) -> tuple[float, float]:
-    """Centre of a cell in metres: x to the right, y up, the middle of the maze is the origin."""
-    middle = (grid - 1) / 2
-    return (cell[1] - middle) * CELL_METRES, -(cell[0] - middle) * CELL_METRES
+def layout_of(scenario: Scenario) -> np.ndarray:
+    """(size, size) uint8: 1 is free; row 0 is the bottom row, the outer wall is left out."""
+    walls = np.array([[char == WALL for char in row] for row in scenario.walls])
+    return (~walls[1:-1, 1:-1][::-1]).astype(np.uint8)
 
 
 def free_cells(walls: tuple[str, ...] | list[str]) -> list[Cell]:

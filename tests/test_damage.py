@@ -24,7 +24,7 @@ from memory_maze.data.manifest import NAME, read_manifest
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import to_bytes
 from memory_maze.data.schema import KEYS, DataError
-from memory_maze.scenario import CELL_METRES
+from memory_maze.world import CELL_METRES
 
 SCENES = make_scenes([1, 2])
 ARRAYS = make_arrays(SCENES)

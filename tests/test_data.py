@@ -34,7 +34,7 @@ from memory_maze.data.inspect import inspect
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
-from memory_maze.engine.bank import is_held_out
+from memory_maze.splits import is_held_out
 
 JOB = {"episodes": 15, "steps": 60, "shard": 5, "evaluation": 5}
 

@@ -28,7 +28,7 @@ import dataclasses, functools, sys
 from pathlib import Path
 import jax, jax.numpy as jnp
 from memory_maze.agents.impala.config import PRESETS
-from memory_maze.engine import env
+from memory_maze.engine import observe
 from memory_maze.training import run
 
 def draw(view, atlas, state):
@@ -37,7 +37,7 @@ def draw(view, atlas, state):
     picture = 127 + 60 * (rows[:, None] + columns + state.target)
     return jnp.stack([picture] * 3, axis=-1).astype(jnp.uint8)
 
-env.render_state = draw
+observe.render_state = draw
 run.Env = functools.partial(run.Env, seconds=2)
 CONFIG = dataclasses.replace(
     PRESETS["debug"],

@@ -16,8 +16,7 @@ from memory_maze import TASKS, Sampler, Scenario
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env, begin_scenario
 from memory_maze.engine.rules import collect
-from memory_maze.observation import draw_minimap, mark_path
-from memory_maze.scenario import cell_to_world
+from memory_maze.world import cell_to_world
 
 NUM = 6
 
@@ -243,37 +242,6 @@ def test_nothing_is_compiled_twice(batch):
         states, _ = batch.step(states, jnp.zeros(NUM, jnp.int32))
         programs.append(Batch.step._cache_size())
     assert programs[0] == programs[-1] > 0
-
-
-def test_extra_observations_are_those_of_the_reference():
-    from memory_maze.adapters.simulation import Simulation
-
-    env = Env("9x9", layouts=64, global_observables=True)
-    reference = Simulation("9x9", seed=5, engine="mujoco", global_observables=True)
-    expected = reference.reset()
-    observation = jax.jit(env.observe)(begin_scenario(reference.scenario))
-    assert observation.keys() == expected.keys()
-    for key in observation.keys() - {"image"}:
-        np.testing.assert_allclose(observation[key], expected[key], atol=1e-5, err_msg=key)
-    reference.close()
-
-
-def test_oracle_observations_are_those_of_the_single_interfaces():
-    """Up to the minimap they are those that the others show."""
-    env = Env("11x11", layouts=64, global_observables=True, show_path=True, camera_resolution=32)
-    states = jax.vmap(env.draw)(jax.random.split(jax.random.key(0), NUM))
-    states = dataclasses.replace(states, body=dataclasses.replace(states.body, x=states.body.x + 0.3))
-    observe = jax.jit(jax.vmap(lambda state: (env.observe(state), env.render(state))))
-    observations, images = jax.device_get(observe(states))
-    for i in range(NUM):
-        observation = {name: array[i] for name, array in observations.items()}
-        image, layout = images[i].copy(), (observation["maze_layout"] > 0).astype(np.uint8)
-        position, target = observation["agent_pos"].astype(float), observation["target_pos"]
-        mark_path(layout, tuple(position.astype(int)), tuple(target.astype(int)))
-        draw_minimap(image, layout, position, observation["agent_dir"].astype(float))
-        np.testing.assert_array_equal(observation["maze_layout"], layout)
-        np.testing.assert_array_equal(observation["image"], image)
-        assert (image != images[i]).any()
 
 
 def test_pictures_too_small_for_the_minimap_are_refused():

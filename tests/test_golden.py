@@ -10,7 +10,8 @@ from memory_maze import TASKS
 from memory_maze.adapters.simulation import Simulation
 from memory_maze.reference.model import block_layer
 from memory_maze.sampler import Sampler
-from memory_maze.scenario import WALL, cell_to_world
+from memory_maze.scenario import WALL
+from memory_maze.world import cell_to_world
 
 LONG = sorted(path.stem for path in GOLDEN.glob("*-oracle.npz")) + sorted(
     path.stem for path in GOLDEN.glob("*-sticky.npz")

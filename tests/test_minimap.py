@@ -1,4 +1,4 @@
-"""The minimap of the JAX engine is that of the single interfaces, cell for cell and pixel for pixel."""
+"""The minimap of the JAX engine is that of the reference, cell for cell and pixel for pixel."""
 
 import functools
 
@@ -9,7 +9,8 @@ import pytest
 
 from memory_maze import TASKS, Sampler, make_task
 from memory_maze.engine.picture import minimap
-from memory_maze.observation import draw_minimap, layout_of, mark_path
+from memory_maze.reference.observation import draw_minimap, mark_path
+from memory_maze.scenario import layout_of
 
 SIZES = (7, 9, 11, 13, 15, 31)
 NUM = 200
@@ -56,8 +57,7 @@ def test_paths(size):
     found = find_paths(size, bit_rows(1 - layouts), *places)
     lengths = []
     for layout, path, start, finish in zip(layouts, cells_of(found), *places.astype(int), strict=True):
-        expected = layout.copy()
-        mark_path(expected, tuple(start), tuple(finish))
+        expected = mark_path(layout, start, finish)
         np.testing.assert_array_equal(path, expected == 2)
         lengths.append(path.sum())
     assert lengths[-2] > size * size / 2

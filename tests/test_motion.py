@@ -20,7 +20,8 @@ from memory_maze.engine.types import Body, Maze
 from memory_maze.options import Options
 from memory_maze.reference.engine import make_look
 from memory_maze.reference.model import build_maze
-from memory_maze.scenario import WALL, cell_to_world
+from memory_maze.scenario import WALL
+from memory_maze.world import cell_to_world
 
 pytestmark = pytest.mark.exact
 

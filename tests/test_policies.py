@@ -21,12 +21,14 @@ from memory_maze.engine.env import begin_scenario
 from memory_maze.episodes import rollout
 from memory_maze.episodes.evaluate import bootstrap, draw_scenarios, evaluate, summarize
 from memory_maze.episodes.rollout import play
-from memory_maze.observation import layout_of, shortest_path, to_cells
 from memory_maze.policies import explorer, geodesic
 from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.oracle import Oracle
+from memory_maze.reference.observation import shortest_path
 from memory_maze.sampler import Sampler
+from memory_maze.scenario import layout_of
 from memory_maze.watch.episode import write_episode
+from memory_maze.world import to_cells
 
 BENT = """
 #########

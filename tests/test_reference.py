@@ -7,13 +7,15 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placing import teleport
 
 from memory_maze import TASKS, Sampler, Scenario, make_task
 from memory_maze.adapters.simulation import Simulation
 from memory_maze.options import ACTIONS, Options
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.reference.model import build_maze, merge_cells
-from memory_maze.scenario import WALL, cell_to_world
+from memory_maze.scenario import WALL
+from memory_maze.world import cell_to_world
 
 ROOM = """
 #########
@@ -77,14 +79,14 @@ def test_touching_the_wrong_object_has_no_effect():
     position = {
         name: cell_to_world(cell, 9) for name, cell in zip("rg", engine.scenario.objects, strict=True)
     }
-    engine.teleport(position["g"])
+    teleport(engine, position["g"])
     assert engine.step(ACTIONS[0]) == 0
     assert engine.target == 0
-    engine.teleport(position["r"])
+    teleport(engine, position["r"])
     assert engine.step(ACTIONS[0]) == 1
     assert engine.target == 1
     assert engine.step(ACTIONS[0]) == 0, "staying does not pay again"
-    engine.teleport(position["g"])
+    teleport(engine, position["g"])
     assert engine.step(ACTIONS[0]) == 1
     assert engine.target == 0, "the draw of the object being touched is passed over"
     assert engine.draws_used == 4
@@ -97,7 +99,7 @@ def test_touch_distance():
     engine = MujocoEngine(9, Options())
     for offset, reward in ((0.774, 1.0), (0.7755, 0.0)):
         engine.reset(scenario)
-        engine.teleport((x, y - offset))
+        teleport(engine, (x, y - offset))
         assert engine.step(ACTIONS[0]) == reward
 
 
@@ -105,7 +107,7 @@ def test_grazing_an_object_in_the_middle_of_a_step_counts():
     engine = MujocoEngine(9, Options())
     engine.reset(fill(ROOM, draws=(1, 0)))
     x, y = cell_to_world(engine.scenario.objects[1], 9)
-    engine.teleport((-4.9, y - 0.765))
+    teleport(engine, (-4.9, y - 0.765))
     rewards, distances = [], []
     for _ in range(22):
         rewards.append(engine.step(ACTIONS[1]))
@@ -121,7 +123,7 @@ def test_a_lone_object_must_be_left_and_found_again():
     rewards = []
     for position in (there, None, None, away, there, None):
         if position is not None:
-            engine.teleport(position)
+            teleport(engine, position)
         rewards.append(engine.step(ACTIONS[0]))
     assert rewards == [1, 0, 0, 0, 1, 0]
 
@@ -147,7 +149,7 @@ def test_speeds_are_the_published_ones():
     """From rest: the wheel slips at first, then two metres a second."""
     engine = MujocoEngine(9, Options())
     engine.reset(fill(ROOM, draws=(0,)))
-    engine.teleport((-5.0, 0.0))
+    teleport(engine, (-5.0, 0.0))
     xs = [engine.position[0]]
     for _ in range(5):
         engine.step(ACTIONS[1])

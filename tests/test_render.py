@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 from PIL import Image
+from placing import teleport
 
 from memory_maze import TASKS, Sampler, Scenario, make_task
 from memory_maze.engine.picture import textures
 from memory_maze.engine.picture.render import Scene, View, draw_in_kernels, draw_lanes, finish, render
 from memory_maze.engine.picture.staging import Stage
 from memory_maze.engine.types import Maze
-from memory_maze.observation import draw_border
 from memory_maze.options import Options
 from memory_maze.reference.engine import MujocoEngine
-from memory_maze.scenario import COLORS, CORRIDOR, WALL, WALL_TEXTURES, cell_to_world, free_cells
+from memory_maze.reference.observation import draw_border
+from memory_maze.scenario import CORRIDOR, WALL, WALL_TEXTURES, free_cells
+from memory_maze.world import BORDER_COLORS, COLORS, cell_to_world
 
 PLAIN = View(border=False)
 BLACK = np.zeros(3, np.uint8)
@@ -102,8 +104,7 @@ def reference_images(states, options):
         if state.scenario is not current:
             current = state.scenario
             engine.reset(current)
-        engine.scenario = dataclasses.replace(current, heading=float(state.pose[2]))
-        engine.teleport(state.pose[:2])
+        teleport(engine, state.pose[:2], float(state.pose[2]))
         images.append(engine.image())
     return np.array(images)
 
@@ -227,7 +228,7 @@ def test_border(resolution):
     framed = finish(View(resolution=resolution), packed, color[None])[0]
     plain = finish(View(resolution=resolution, border=False), packed, color[None])[0]
     np.testing.assert_array_equal(plain, image)
-    draw_border(image, COLORS[3])
+    draw_border(image, BORDER_COLORS[3])
     np.testing.assert_array_equal(framed, image)
 
 

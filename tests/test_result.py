@@ -17,13 +17,13 @@ from memory_maze.agents.impala.config import PRESETS, Config
 from memory_maze.agents.load import load_policy
 from memory_maze.cli import main
 from memory_maze.commands import evaluate as evaluate_command
-from memory_maze.engine.bank import draw_scenario, is_held_out
 from memory_maze.episodes.evaluate import evaluate
 from memory_maze.episodes.rollout import Recording
 from memory_maze.policies.forgetful import Forgetful
 from memory_maze.policies.protocol import Sight
 from memory_maze.results.metrics import read_metrics, thin
 from memory_maze.results.online import add_evaluation, hash_weights, read_result, write_result
+from memory_maze.splits import draw_scenario, is_held_out
 from memory_maze.system.files import sole_writer
 from memory_maze.system.provenance import ROOT, describe_devices
 

@@ -9,11 +9,13 @@ import pytest
 from conftest import GOLDEN
 from hypothesis import given
 from hypothesis import strategies as st
+from placing import teleport
 
 from memory_maze import TASKS, Sampler, make_task
 from memory_maze.adapters.simulation import Simulation
 from memory_maze.reference.model import block_layer
-from memory_maze.scenario import COLORS, cell_to_world, free_cells, reachable_cells
+from memory_maze.scenario import free_cells, reachable_cells
+from memory_maze.world import COLORS, cell_to_world
 
 RECORDS = [json.loads(line) for line in (GOLDEN / "seeds.jsonl").read_text().splitlines()]
 # SHA-256 of the first scenarios of the first seeds, as when labmaze drew them.
@@ -72,7 +74,7 @@ def test_seeds_draw_what_the_published_package_draws(sequence, engine):
         assert list(engine.touched) == record["touched"]
         targets, rewards = [engine.target], []
         for _ in record["reward"]:
-            engine.teleport(record["targets"][engine.target])
+            teleport(engine, record["targets"][engine.target])
             rewards.append(simulation.step(0)[1])
             targets.append(engine.target)
         assert rewards == record["reward"]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_maze import TASKS, Sampler, Scenario, ScenarioError, make_task
-from memory_maze.scenario import COLOR_NAMES, find_rooms
+from memory_maze.scenario import find_rooms
+from memory_maze.world import COLOR_NAMES
 
 pytestmark = pytest.mark.pythons
 

@@ -8,11 +8,13 @@ import sys
 import jax
 import numpy as np
 import pytest
+from placing import teleport
 
 from memory_maze import Sampler, tasks
 from memory_maze.engine import single
 from memory_maze.engine.single import JaxEngine
 from memory_maze.options import ACTIONS, Options
+from memory_maze.world import cell_to_world
 
 SCENARIO = Sampler(tasks.TASKS["9x9"], 5).sample()
 
@@ -37,8 +39,7 @@ def run(code, **variables):
 
 def test_one_program_for_resets_steps_and_episodes_of_any_length(engine):
     programs = single._play._cache_size()
-    engine.teleport((0.0, 0.0))
-    engine.follow(1, 2)
+    teleport(engine, (0.0, 0.0))
     engine.step(ACTIONS[0])
     other = JaxEngine(Options(global_observables=True, randomize_colors=True))
     other.reset(dataclasses.replace(SCENARIO, draws=(0,)))
@@ -53,19 +54,22 @@ def test_draws_go_on_when_they_run_out():
 
 
 def test_looking_does_not_move(engine):
+    """The program of steps is also that of resets."""
     engine.reset(SCENARIO)
+    row, column = SCENARIO.spawns[0]
     positions, velocities = engine.state
+    np.testing.assert_array_equal(positions[:2], cell_to_world((row, column), SCENARIO.grid))
     assert not velocities.any()
-    engine.place(positions, velocities)
-    np.testing.assert_array_equal(engine.state[0], positions)
+    assert engine.target == SCENARIO.draw(0)
 
 
 def test_pictures_of_other_views_do_not_change_the_own(engine):
-    before = engine.image()
-    assert engine.draw(top=True, resolution=32).shape == (32, 32, 3)
-    np.testing.assert_array_equal(engine.draw(top=False, resolution=64), before)
-    engine.image()[:] = 0
-    np.testing.assert_array_equal(engine.image(), before)
+    before = engine.observe(("image",))["image"].copy()
+    assert engine.render(top=True, resolution=32).shape == (32, 32, 3)
+    again = engine.render(top=False, resolution=64)
+    np.testing.assert_array_equal(again, before)
+    again[:] = 0
+    np.testing.assert_array_equal(engine.observe(("image",))["image"], before)
 
 
 def test_it_runs_on_the_cpu(engine):

@@ -11,8 +11,8 @@ from memory_maze.data.manifest import Manifest
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.options import ACTIONS
-from memory_maze.scenario import CELL_METRES, COLORS
 from memory_maze.tasks import make_task
+from memory_maze.world import CELL_METRES, COLORS, bits_of
 
 SIZE, STEPS = 7, 20
 WALLS = ((1, 1), (1, 3), (3, 5), (5, 2))  # row, column
@@ -68,7 +68,7 @@ def make_arrays(scenes: Scenes, index: int = 0) -> dict[str, np.ndarray]:
         "image": blocks.repeat(8, axis=1).repeat(8, axis=2),
         "action": action.astype(np.uint8),
         "reward": np.concatenate([[0], scenes.rewards[index]]).astype(np.float32),
-        "maze_layout": np.tile(~scenes_module.bits_of(scenes.walls[index]), (length, 1, 1)).astype(np.uint8),
+        "maze_layout": np.tile(~bits_of(scenes.walls[index]), (length, 1, 1)).astype(np.uint8),
         "agent_pos": places.astype(np.float32),
         "agent_dir": forward.astype(np.float32),
         "targets_pos": objects.astype(np.float32),

@@ -7,7 +7,9 @@ import numpy as np
 
 from memory_maze.engine import bank
 from memory_maze.sampler import settings_of
+from memory_maze.splits import holds_out
 from memory_maze.tasks import Task
+from memory_maze.world import bit_rows
 
 
 def make_generator(task: Task, seed: int) -> labmaze.RandomMaze:
@@ -28,7 +30,7 @@ def make_message(job: dict, index: int) -> bytes:
             np.asarray(layer)[-2:0:-1, 1:-1] for layer in (maze.entity_layer, maze.variations_layer)
         )
         row = encode(entities, floors, slots)
-        if (row[2] >= 0).sum() >= task.objects and (row[3] >= 0).any() and not bank._is_kept(row[0]):
+        if (row[2] >= 0).sum() >= task.objects and (row[3] >= 0).any() and not holds_out(row[0]):
             rows.append(row)
     message = io.BytesIO()
     np.savez(message, *(np.array(column) for column in zip(*rows, strict=True)))
@@ -36,9 +38,7 @@ def make_message(job: dict, index: int) -> bytes:
 
 
 def encode(entities: np.ndarray, floors: np.ndarray, slots: int) -> tuple[np.ndarray, ...]:
-    bits = np.uint32(1) << np.arange(len(entities), dtype=np.uint32)
-    walls = ((entities == "*") * bits).sum(axis=1, dtype=np.uint32)
-    rooms = (np.char.isupper(floors.astype(str)) * bits).sum(axis=1, dtype=np.uint32)
+    walls, rooms = bit_rows(entities == "*"), bit_rows(np.char.isupper(floors.astype(str)))
     return walls, rooms, *(pad(np.flatnonzero(entities.ravel() == char), slots) for char in "GP")
 
 

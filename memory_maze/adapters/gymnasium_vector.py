@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 
 from memory_maze.adapters.spaces import action_space, observation_space
 from memory_maze.engine.batch import Batch, check_count
-from memory_maze.engine.env import Env, render_state
+from memory_maze.engine.env import Env
+from memory_maze.engine.observe import render_state
 from memory_maze.engine.picture.render import View
 from memory_maze.engine.picture.textures import Atlas
 from memory_maze.engine.types import State, Timestep

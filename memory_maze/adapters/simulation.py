@@ -5,18 +5,12 @@ The gymnasium and dm_env adapters are thin layers over this.
 
 import operator
 import os
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 
-from memory_maze.observation import (
-    Array,
-    Observer,
-    check_minimap,
-    draw_border,
-    draw_path,
-    observation_arrays,
-)
+from memory_maze.observation import check_minimap, observation_arrays
 from memory_maze.options import ACTION_NAMES, ACTIONS, Options, check_resolution
 from memory_maze.sampler import Sampler, make_sampler
 from memory_maze.scenario import Scenario
@@ -30,22 +24,19 @@ Observation = np.ndarray | dict[str, np.ndarray]
 class Engine(Protocol):
     """Plays one complete scenario at a time."""
 
-    target: int
-    draws_used: int
-
     def reset(self, scenario: Scenario) -> None: ...
 
     def step(self, control: np.ndarray) -> float: ...
 
-    def image(self) -> np.ndarray: ...
+    def observe(self, names: Iterable[str]) -> dict[str, np.ndarray]: ...
 
-    def draw(self, top: bool, resolution: int) -> np.ndarray: ...
-
-    @property
-    def position(self) -> np.ndarray: ...
+    def render(self, top: bool, resolution: int) -> np.ndarray: ...
 
     @property
-    def axes(self) -> np.ndarray: ...
+    def target(self) -> int: ...
+
+    @property
+    def draws_used(self) -> int: ...
 
     @property
     def pose(self) -> np.ndarray: ...
@@ -55,8 +46,6 @@ class Engine(Protocol):
 
     @property
     def backend(self) -> str | None: ...
-
-    def teleport(self, position: tuple[float, float]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -92,6 +81,7 @@ class Simulation:
         check_minimap(self.task, self.options)
         if render_resolution is not None:
             check_resolution("render_resolution", render_resolution)
+        self.observation_arrays = observation_arrays(self.task, self.options)
         self._fixed = None if scenario is None else self._load(scenario)
         self._sampler = self._make_sampler(seed)
         make = _make_jax if engine == "jax" else _make_mujoco
@@ -104,11 +94,6 @@ class Simulation:
     def episode_steps(self) -> int:
         """Actions in an episode."""
         return self.task.episode_steps(self.options.control_freq)
-
-    @property
-    def observation_arrays(self) -> dict[str, Array]:
-        """What each observation looks like; `image` stands alone with `image_only_obs`."""
-        return observation_arrays(self.task, self.options)
 
     @property
     def scenario(self) -> Scenario:
@@ -143,7 +128,7 @@ class Simulation:
         else:
             drawn = self._sampler.fill(chosen, draws_used)
         self._engine.reset(drawn)
-        self._scenario, self._observer = drawn, Observer(drawn)
+        self._scenario = drawn
         self._steps_left, self._sampled = self.episode_steps, chosen is None
         return self._observe()
 
@@ -163,9 +148,7 @@ class Simulation:
         """A picture of the present state for people, with the border."""
         self._check_started()
         top = self.options.top_camera if top is None else top
-        image = self._engine.draw(top, resolution)
-        draw_border(image, self._observer.colors[self._engine.target])
-        return image
+        return self._engine.render(top, resolution)
 
     def close(self) -> None:
         """Frees the graphics; may be called twice."""
@@ -209,17 +192,11 @@ class Simulation:
         return np.clip(control.astype(np.float64), -1, 1)
 
     def _observe(self) -> Observation:
-        options, engine = self.options, self._engine
-        color = self._observer.colors[engine.target]
-        image = engine.image()
-        if options.target_color_in_image:
-            draw_border(image, color)
-        observation = {"image": image, "target_color": color.copy()}
-        if options.global_observables:
-            observation |= self._observer.observe(engine.position, engine.axes, engine.target)
-        if options.show_path:
-            draw_path(image, observation)
-        return image if options.image_only_obs else observation
+        """What the engine sees, as copies of the types that were published."""
+        arrays = self.observation_arrays
+        seen = self._engine.observe(arrays)
+        observation = {name: np.array(seen[name], array.dtype) for name, array in arrays.items()}
+        return observation["image"] if self.options.image_only_obs else observation
 
 
 def _as_index(action: Any) -> int | None:

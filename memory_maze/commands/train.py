@@ -52,7 +52,7 @@ class Command:
         from rich.console import Console
 
         from memory_maze.commands.presets import choose_preset, find_preset
-        from memory_maze.engine.bank import SEED_STRIDE
+        from memory_maze.splits import SEED_STRIDE
         from memory_maze.system.limits import check_between
         from memory_maze.system.overrides import override
 

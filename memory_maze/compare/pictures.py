@@ -11,6 +11,7 @@ from memory_maze.options import Options
 from memory_maze.scenario import Scenario
 from memory_maze.system.files import replacing
 from memory_maze.tasks import parse_task
+from memory_maze.world import CELL_METRES, TOP_PADDING
 
 DIFFERENCE = 8  # times as bright
 _MAP = 384
@@ -79,7 +80,7 @@ def draw_walk(job: Job, record: Record, walk: replay.Outcome, rank: int) -> Cell
 
 def _to_pixels(way: np.ndarray, scenario: Scenario) -> list[tuple[float, float]]:
     """Where the top camera shows the floor at a place; it sees a tenth more than the maze."""
-    half = 1.1 * scenario.grid
+    half = TOP_PADDING * CELL_METRES / 2 * scenario.grid
     return [tuple((_MAP * (0.5 + np.array([x, -y]) / (2 * half))).tolist()) for x, y in way]
 
 

@@ -17,20 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.observation import layout_of, to_cells
 from memory_maze.options import ACTIONS, Options
 from memory_maze.reference import mujoco  # which says how to install it
 from memory_maze.reference.engine import MujocoEngine
 from memory_maze.sampler import Sampler
-from memory_maze.scenario import CELL_METRES, WALL, Scenario, cell_to_world
+from memory_maze.scenario import WALL, Scenario, layout_of
 from memory_maze.system.cpu import num_cores
 from memory_maze.tasks import parse_task
+from memory_maze.world import BALL_RADIUS, CELL_METRES, cell_to_world, to_cells
 
 # Uniform noise; mostly forward, held for a while; to the target; from all around objects, one action each.
 POLICIES = ("random", "forward", "pilot", "near")
 _FORWARD = (0.02, 0.6, 0.06, 0.06, 0.13, 0.13)
 _PILOT_NOISE = 0.1
-_BALL_RADIUS = 0.2
 _START_METRES = {False: (0.78, 1.2), True: (0.4, 0.9)}  # from an object: on the floor, floating
 _START_RADIANS = 1.0  # at most off the straight way to it: some pass by, at any distance
 
@@ -203,7 +202,7 @@ def _places_near(engine: Witness, rng: np.random.RandomState, job: Job) -> list[
         angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(*_START_METRES[job.good_visibility])
         centre = np.array(centres[rng.randint(len(centres))])
         state[:2] = centre + distance * np.array([np.cos(angle), np.sin(angle)])
-        if wall_distance(state[:2], scenario) > _BALL_RADIUS:
+        if wall_distance(state[:2], scenario) > BALL_RADIUS:
             heading = angle + np.pi + rng.uniform(-_START_RADIANS, _START_RADIANS)
             places.append(_turn(state, -heading))
     engine.reset(scenario)

@@ -17,8 +17,9 @@ from memory_maze.engine import rules
 from memory_maze.engine.env import Env
 from memory_maze.engine.types import Body, State
 from memory_maze.options import ACTIONS, Options
-from memory_maze.scenario import CELL_METRES, Scenario, cell_to_world
+from memory_maze.scenario import Scenario
 from memory_maze.tasks import Task, parse_task
+from memory_maze.world import cell_to_world, to_cells
 
 # One program for each size: all records are cut to this many runs and actions.
 LANES, STEPS = 100, 100
@@ -198,7 +199,7 @@ def path_lengths(places: np.ndarray) -> np.ndarray:
 
 def cells_visited(places: np.ndarray, task: Task) -> np.ndarray:
     """(R,) how many different cells."""
-    cells = np.floor(places / CELL_METRES + task.size / 2).astype(int)
+    cells = np.floor(to_cells(places, task.size)).astype(int)
     return np.array([len(np.unique(run, axis=0)) for run in cells])
 
 

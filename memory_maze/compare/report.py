@@ -13,10 +13,10 @@ from memory_maze.compare import pictures as drawing
 from memory_maze.compare import replay
 from memory_maze.compare.record import Job, Record, record_all
 from memory_maze.options import Options
-from memory_maze.scenario import COLORS
 from memory_maze.system.files import replacing
 from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import parse_task
+from memory_maze.world import COLORS
 
 VIEWS = {
     "HD": Options(camera_resolution=256),

@@ -26,12 +26,12 @@ from memory_maze.data.manifest import FORMATS, NAME, Manifest, Shard, read_manif
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.schema import KEYS, DataError
-from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.episodes.rollout import ENGINES, Advance, play
 from memory_maze.options import DEFAULT, Options
 from memory_maze.policies.protocol import Policy
 from memory_maze.sampler import check_seed
 from memory_maze.scenario import Scenario
+from memory_maze.splits import SEED_STRIDE, draw_scenario
 from memory_maze.system.cpu import num_cores
 from memory_maze.system.files import LOCK, is_temporary, replacing, sole_writer
 from memory_maze.system.limits import check_between

@@ -28,11 +28,11 @@ from memory_maze.data.manifest import CONVERTED, Manifest, Shard
 from memory_maze.data.scenes import UNKNOWN_SEED, Scenes
 from memory_maze.data.schema import DataError
 from memory_maze.engine.picture.textures import load_atlas
-from memory_maze.observation import bit_rows
-from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, find_rooms
+from memory_maze.scenario import FLOOR, WALL, WALL_TEXTURES, find_rooms
 from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import CONTROL_FREQ, make_task
 from memory_maze.variants import name_options, record_options
+from memory_maze.world import CELL_METRES, COLORS, bit_rows
 
 REST = -0.000367  # metres: the height of a ball that stands
 BLOCKS = 9

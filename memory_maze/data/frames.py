@@ -11,13 +11,13 @@ import numpy as np
 
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
-from memory_maze.engine.env import draw_image
+from memory_maze.engine.observe import make_view, observe
+from memory_maze.engine.picture.render import View
 from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State
-from memory_maze.observation import Observer, finish_image, to_cells
 from memory_maze.options import ACTIONS, DEFAULT, Options
-from memory_maze.scenario import CELL_METRES, COLORS
 from memory_maze.system.cpu import num_cores
+from memory_maze.world import CELL_METRES
 
 FEW = 128  # frames that are not worth dividing
 
@@ -35,59 +35,33 @@ def read_frames(
 
     Pictures are those of the variant with these options.
     """
-    size = scenes.walls.shape[1]
-    take = lambda array, times=times: array[trajectories, times]  # noqa: E731
-    pose = take(scenes.poses)
-    target = take(scenes.targets).astype(jnp.int32)
-    before = jnp.maximum(times - 1, 0)
-    moved = times > 0
-    cells = scenes.objects[trajectories].astype(jnp.int32)
-    objects = jnp.stack([cells % size, cells // size], axis=-1) + 0.5  # in cells from the bottom left
-    position = to_cells(pose[..., :2], size)
-    forward = jnp.stack([jnp.cos(-pose[..., 3]), jnp.sin(-pose[..., 3])], axis=-1)
-    right = jnp.stack([forward[..., 1], -forward[..., 0]], axis=-1)
-    offsets = objects - position[..., None, :]
-    vectors = jnp.stack([(offsets * axis[..., None, :]).sum(-1) for axis in (right, forward)], axis=-1)
-    of_target = lambda array: jnp.take_along_axis(array, target[..., None, None], axis=-2)[..., 0, :]  # noqa: E731
-    color = jnp.take_along_axis(scenes.colors[trajectories].astype(jnp.int32), target[..., None], axis=-1)
-    makers = {
-        "image": lambda: _draw(scenes, atlas, trajectories, times, options),
-        "action": lambda: jax.nn.one_hot(take(scenes.actions, before), len(ACTIONS)) * moved[..., None],
-        "reward": lambda: take(scenes.rewards, before) * moved,
-        "maze_layout": lambda: (
-            1 - (scenes.walls[trajectories][..., None] >> jnp.arange(size, dtype=jnp.uint32) & 1)
-        ),
-        "agent_pos": lambda: position,
-        "agent_dir": lambda: forward,
-        "targets_pos": lambda: objects,
-        "targets_vec": lambda: vectors,
-        "target_pos": lambda: of_target(objects),
-        "target_vec": lambda: of_target(vectors),
-        "target_color": lambda: jnp.asarray(COLORS, jnp.float32)[color[..., 0]],
+    moved, before = times > 0, jnp.maximum(times - 1, 0)
+    happened = {
+        "action": jax.nn.one_hot(scenes.actions[trajectories, before], len(ACTIONS)) * moved[..., None],
+        "reward": scenes.rewards[trajectories, before] * moved,
+        RESET: ~moved,
     }
-    made = {key: makers[key]().astype(KEYS[key].dtype) for key in keys if key in makers}
-    return made | ({RESET: ~moved} if RESET in keys else {})
+    states, view = _states(scenes, trajectories, times), make_view(options)
 
+    def see(view: View, names: list[str]) -> dict[str, jax.Array]:
+        return jax.vmap(jax.vmap(functools.partial(observe, view, atlas, names=names)))(states)
 
-def _draw(
-    scenes: Scenes, atlas: Atlas, trajectories: jax.Array, times: jax.Array, options: Options
-) -> jax.Array:
-    """(B, T, R, R, 3) uint8."""
-    shape = trajectories.shape
-    states = _states(scenes, trajectories.reshape(-1), times.reshape(-1))
-    images = jax.vmap(functools.partial(draw_image, options, atlas))(states)
-    return images.reshape(*shape, *images.shape[1:])
+    # The way to the target is drawn in the pictures of some variants, but never marked in layouts.
+    pictures = see(view, [key for key in keys if key == "image"])
+    view = dataclasses.replace(view, minimap=False)
+    made = happened | pictures | see(view, [key for key in keys if key not in ("image", *happened)])
+    return {key: made[key].astype(bool if key == RESET else KEYS[key].dtype) for key in keys}
 
 
 def _states(scenes: Scenes, trajectories: jax.Array, times: jax.Array) -> State:
-    """What pictures are drawn from, (F,)."""
+    """The states at these times, (B, T), as far as they can be seen."""
     size = scenes.walls.shape[1]
     cells = scenes.objects[trajectories].astype(jnp.int32)
     places = jnp.stack([cells % size, cells // size], axis=-1).astype(jnp.float32)
     x, y, z, steer = jnp.moveaxis(scenes.poses[trajectories, times].astype(jnp.float32), -1, 0)
     zero = jnp.zeros_like(x)
     return State(
-        key=jax.random.split(jax.random.key(0), len(times)),
+        key=jnp.broadcast_to(jax.random.key(0), times.shape),
         maze=Maze(
             walls=scenes.walls[trajectories],
             rooms=scenes.rooms[trajectories],
@@ -97,9 +71,9 @@ def _states(scenes: Scenes, trajectories: jax.Array, times: jax.Array) -> State:
         ),
         body=Body(x, y, z, steer, zero, zero, zero, zero, zero),
         target=scenes.targets[trajectories, times].astype(jnp.int32),
-        touched=scenes.hidden[trajectories] & (times == 0)[:, None],
+        touched=scenes.hidden[trajectories] & (times == 0)[..., None],
         paid=jnp.zeros_like(x, bool),
-        draws=jnp.zeros((len(times), 0), jnp.int32),
+        draws=jnp.zeros((*times.shape, 0), jnp.int32),
         draws_used=jnp.zeros_like(times),
         step=times,
     )
@@ -174,11 +148,8 @@ class ReferencePictures:
     def _draw_one(self, index: int, time: int) -> np.ndarray:
         scenes, engine = self._scenes, self._engine
         if self._loaded != index:
-            scenario = to_scenario(scenes, index)
-            engine.reset(scenario)
-            self._observer, self._loaded = Observer(scenario), index
-        engine.show(scenes.poses[index, time], scenes.hidden[index] & (time == 0))
-        image = engine.image()
-        target = int(scenes.targets[index, time])
-        finish_image(image, self._options, self._observer, (engine.position, engine.axes), target)
-        return image
+            engine.reset(to_scenario(scenes, index))
+            self._loaded = index
+        hidden, target = scenes.hidden[index] & (time == 0), int(scenes.targets[index, time])
+        engine.show(scenes.poses[index, time], hidden, target)
+        return engine.observe(("image",))["image"]

@@ -16,11 +16,12 @@ import numpy as np
 from memory_maze.data.archive import LIMIT, Archive, naming, pack
 from memory_maze.data.schema import DataError
 from memory_maze.engine.env import read_scenarios
+from memory_maze.engine.rules import REWARDS
 from memory_maze.episodes.rollout import Recording
-from memory_maze.observation import to_cells
 from memory_maze.options import ACTIONS
-from memory_maze.scenario import CELL_METRES, COLORS, FLOOR, WALL, WALL_TEXTURES, Scenario, find_rooms
+from memory_maze.scenario import FLOOR, WALL, WALL_TEXTURES, Scenario, find_rooms
 from memory_maze.tasks import MAX_OBJECTS, MAX_SIZE, MIN_SIZE
+from memory_maze.world import CELL_METRES, COLORS, bits_of, to_cells
 
 UNKNOWN_SEED = 2**32 - 1
 
@@ -41,7 +42,7 @@ class Scenes:
     colors: Any  # (n, T) uint8: index into scenario.COLORS
     hidden: Any  # (n, T) bool: invisible in the first picture (errata 1)
     actions: Any  # (n, S) uint8
-    rewards: Any  # (n, S) uint8
+    rewards: Any  # (n, S) uint8, or float32 where a rule pays others than 0 and 1
     targets: Any  # (n, S + 1) uint8: the object that is asked for
     poses: Any  # (n, S + 1, 4) float32, or float64 from the reference: x, y, z (m), steer (rad)
 
@@ -59,17 +60,17 @@ class Scenes:
 
 
 TYPES = {
-    "seeds": "uint32",
-    "walls": "uint32",
-    "rooms": "uint32",
-    "textures": "uint8",
-    "objects": "uint16",
-    "colors": "uint8",
-    "hidden": "bool",
-    "actions": "uint8",
-    "rewards": "uint8",
-    "targets": "uint8",
-    "poses": "float",
+    "seeds": ("uint32",),
+    "walls": ("uint32",),
+    "rooms": ("uint32",),
+    "textures": ("uint8",),
+    "objects": ("uint16",),
+    "colors": ("uint8",),
+    "hidden": ("bool",),
+    "actions": ("uint8",),
+    "rewards": ("uint8", "float32"),
+    "targets": ("uint8",),
+    "poses": ("float32", "float64"),
 }
 
 
@@ -94,10 +95,18 @@ def from_recording(scenarios: Sequence[Scenario], seeds: Sequence[int], recordin
 
 
 def pack_rewards(rewards: np.ndarray, name: str) -> np.ndarray:
-    """Rewards as uint8, or an error if they are others than the benchmark's."""
-    if (other := rewards[(rewards != 0) & (rewards != 1)]).size:
-        raise DataError(f"{name}: there is a reward of {other[0]:g}; scenes hold 0 and 1 alone")
-    return rewards.astype(np.uint8)
+    """Rewards in one byte each where they are 0 and 1, as those of the benchmark."""
+    _check_rewards(rewards, name)
+    return rewards.astype(np.uint8 if np.isin(rewards, (0, 1)).all() else np.float32)
+
+
+def _check_rewards(rewards: np.ndarray, name: str) -> None:
+    low, high = REWARDS
+    if (wrong := ~((low <= rewards) & (rewards <= high))).any():
+        raise DataError(
+            f"{name}: there is a reward of {rewards[wrong][0]:g}: actions pay from {low:g} to {high:g}; "
+            "for another rule change memory_maze.engine.rules.REWARDS with it"
+        )
 
 
 def to_scenario(scenes: Scenes, index: int) -> Scenario:
@@ -124,11 +133,6 @@ def to_scenario(scenes: Scenes, index: int) -> Scenario:
     )
 
 
-def bits_of(rows: np.ndarray) -> np.ndarray:
-    """(..., N, N) bool of (..., N) bit rows."""
-    return (rows[..., None] >> np.arange(rows.shape[-1], dtype=np.uint32) & 1).astype(bool)
-
-
 def to_bytes(scenes: Scenes) -> bytes:
     """The content of a file of scenes: an NPZ file, not compressed."""
     return pack({key: np.asarray(getattr(scenes, key)) for key in TYPES}, compress=False)
@@ -148,13 +152,13 @@ def read_scenes(source: str | Path | bytes, name: str | None = None, limit: int 
 
 def check_scenes(scenes: Scenes, name: str) -> None:
     """Raises `DataError` if pictures could not be drawn, or the trajectories contradict themselves."""
-    for key, dtype in TYPES.items():
-        actual = getattr(scenes, key).dtype
-        if actual != dtype and not (dtype == "float" and actual in (np.float32, np.float64)):
-            raise DataError(f"{name}: {key} has type {actual}: it should be {dtype}")
+    for key, types in TYPES.items():
+        if (actual := getattr(scenes, key).dtype) not in types:
+            raise DataError(f"{name}: {key} has type {actual}: it should be {' or '.join(types)}")
     with naming(name):
         _check_shapes(scenes, name)
     _check_mazes(scenes, name)
+    _check_rewards(scenes.rewards, name)
     _check_motion(scenes, name)
 
 
@@ -193,7 +197,6 @@ def _check_mazes(scenes: Scenes, name: str) -> None:
         "objects": size * size,
         "colors": len(COLORS),
         "actions": len(ACTIONS),
-        "rewards": 2,
         "targets": objects,
     }
     for key, bound in bounds.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.engine.rules import REWARDS
 from memory_maze.options import ACTIONS, DEFAULT, MAX_RESOLUTION, MIN_RESOLUTION
 
 RESOLUTION = DEFAULT.camera_resolution
@@ -42,7 +43,7 @@ class Key:
 KEYS = {
     "image": Key(("R", "R", 3), np.uint8, "u", 0, 255),
     "action": Key((len(ACTIONS),), np.uint8, "buif", 0, 1),
-    "reward": Key((), np.float32, "buif", 0, 1),
+    "reward": Key((), np.float32, "buif", *REWARDS),
     "maze_layout": Key(("N", "N"), np.uint8, "bui", 0, 1),
     "agent_pos": Key((2,), np.float32, "f", 0, "N"),
     "agent_dir": Key((2,), np.float32, "f", -1, 1),

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.data.scenes import Scenes, bits_of
-from memory_maze.observation import to_cells
+from memory_maze.data.scenes import Scenes
 from memory_maze.options import ACTION_NAMES
-from memory_maze.paper import BENCHMARKS, PROBING
+from memory_maze.paper import PROBING
+from memory_maze.world import bits_of, to_cells
 
 POINTS = 101  # at which the growth of the visited share is taken
 _SCORED = 30  # without a split for evaluation, one in so many is scored
@@ -172,12 +172,11 @@ def _mean_and_std(values: np.ndarray) -> dict[str, float]:
 def constant_baseline(figures: Figures, splits: Sequence[str]) -> dict[str, Any]:
     """The paper's score of a probe that always predicts the mean of the training data.
 
-    Walls: whether each cell is mostly free, as the share of cells that are so. Objects: the mean of
-    targets_vec, as squared error, summed over both axes. Both on the second half of each trajectory.
+    Walls: the share of cells that are as predicted. Objects: the squared error of targets_vec, summed over
+    both axes. Both on the second half of each trajectory.
     """
     train, scored = _divide(splits)
-    usual = figures.layouts[train].mean(axis=0) >= 0.5
-    mean = figures.sums[train].sum(axis=0) / figures.halves[train].sum()
+    usual, mean = fit_constant(figures.layouts[train], figures.sums[train], figures.halves[train])
     count = figures.halves[scored][:, None, None]
     errors = (figures.squares[scored] - 2 * mean * figures.sums[scored]) / count + mean**2
     result: dict[str, Any] = {
@@ -186,13 +185,28 @@ def constant_baseline(figures: Figures, splits: Sequence[str]) -> dict[str, Any]
         "walls_percent": 100 * float((figures.layouts[scored] == usual).mean()),
         "objects_squared_error": float(errors.sum(axis=2).mean()),
     }
-    size = figures.layouts.shape[1]
-    published = {
-        key: PROBING["Constant baseline"][f"{size}x{size}", target].mean
-        for key, target in (("walls_percent", "walls"), ("objects_squared_error", "objects"))
-        if (f"{size}x{size}", target) in BENCHMARKS
-    }
-    return result | ({"paper": published} if published else {})
+    paper = find_paper(figures.layouts.shape[1])
+    return result | ({"paper": paper} if paper else {})
+
+
+def fit_constant(layouts: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the constant baseline predicts: which cells are free (N, N), and targets_vec (T, 2).
+
+    Args:
+        layouts: (n, N, N) of the training data: where it is free.
+        sums: (n, T, 2) of targets_vec over the second half of each trajectory.
+        counts: (n,) elements in these halves.
+    """
+    return layouts.mean(axis=0) >= 0.5, sums.sum(axis=0) / counts.sum()
+
+
+def find_paper(size: int) -> dict[str, float] | None:
+    """The paper's scores of the constant baseline in mazes of a size, if it has them."""
+    row, task = PROBING["Constant baseline"], f"{size}x{size}"
+    if (task, "walls") not in row:
+        return None
+    names = {"walls": "walls_percent", "objects": "objects_squared_error"}
+    return {name: row[task, target].mean for target, name in names.items()}
 
 
 def _divide(splits: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -17,10 +17,8 @@ import jax
 import numpy as np
 
 from memory_maze.maze import Layout
-from memory_maze.observation import bit_rows, layout_of
-from memory_maze.options import DEFAULT, Options
-from memory_maze.sampler import MAX_SEED, make_generator, make_sampler
-from memory_maze.scenario import Scenario
+from memory_maze.sampler import make_generator
+from memory_maze.splits import holds_out
 from memory_maze.system.cpu import num_cores
 from memory_maze.system.files import cache_folder, read_cached, write_cached
 from memory_maze.system.subprocesses import calling
@@ -29,12 +27,8 @@ from memory_maze.tasks import Task
 # At least as many as a run of 100 million steps plays episodes.
 DEFAULT_LAYOUTS = {9: 1 << 17, 11: 1 << 16, 13: 1 << 16, 15: 1 << 15}
 HELD_OUT_LAYOUTS = 4096
-# One layout in so many, chosen by its walls, is kept for evaluation.
-HELD_OUT_SHARE = 16
 _CHUNK = 1024
 _FORMAT = 1
-SEED_STRIDE = 1 << 20  # from a seed to the next one to try
-_TRIES = 4000
 
 
 @jax.tree_util.register_dataclass
@@ -159,7 +153,7 @@ def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
     for _ in range(_CHUNK):
         layout = generator.draw()
         fits = layout.objects.bit_count() >= task.objects and layout.spawns
-        if fits and _is_kept(walls := _walls(layout)) == held_out:
+        if fits and holds_out(walls := _walls(layout)) == held_out:
             places = [_cells(layout, marks, slots) for marks in (layout.objects, layout.spawns)]
             rows.append((walls, layout.bit_rows(layout.room_cells), *places))
     widths = (task.size, task.size, slots, slots)
@@ -168,38 +162,6 @@ def _make_chunk(task: Task, seed: int, held_out: bool, index: int) -> Bank:
     return Bank(
         *(np.array(c, t).reshape(len(rows), w) for c, t, w in zip(columns, types, widths, strict=True))
     )
-
-
-def is_held_out(scenario: Scenario) -> bool:
-    """Whether a scenario's layout is kept for evaluation."""
-    return _is_kept(bit_rows(layout_of(scenario) == 0))
-
-
-def draw_scenario(
-    task: Task,
-    seed: int,
-    held_out: bool,
-    options: Options = DEFAULT,
-) -> tuple[int, Scenario]:
-    """A scenario with a layout for evaluation, or with one for training, and the seed that it has.
-
-    It is the first of the seed, or of the first one a million or millions later whose layout is of the kind.
-    """
-    for attempt in range(_TRIES):
-        chosen = (seed + attempt * SEED_STRIDE) % (MAX_SEED + 1)
-        scenario = make_sampler(task, chosen, options).sample()
-        if is_held_out(scenario) == held_out:
-            return chosen, scenario
-    kind = "evaluation" if held_out else "training"
-    raise RuntimeError(
-        f"no {task.name} maze for {kind} in {_TRIES:,} tries: so small mazes have few layouts; "
-        "choose another seed, or no evaluation"
-    )
-
-
-def _is_kept(walls: np.ndarray) -> bool:
-    """Decided by the layout itself, so that both kinds keep the generator's frequencies."""
-    return hashlib.sha256(walls.tobytes()).digest()[0] % HELD_OUT_SHARE == 0
 
 
 def _walls(layout: Layout) -> np.ndarray:

@@ -10,17 +10,16 @@ import numpy as np
 
 from memory_maze.engine import rules
 from memory_maze.engine.bank import Bank, load_bank
-from memory_maze.engine.picture import minimap
-from memory_maze.engine.picture.render import View, render
+from memory_maze.engine.observe import make_view, observe, render_state
+from memory_maze.engine.picture.render import View
 from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, Maze, State, Timestep, jitted, typed_key
-from memory_maze.observation import bit_rows, check_minimap, layout_of, to_cells
+from memory_maze.observation import check_minimap, observation_arrays
 from memory_maze.options import ACTIONS, Options
-from memory_maze.scenario import CELL_METRES, COLORS, WALL_TEXTURES, Scenario, cell_to_world
+from memory_maze.scenario import WALL_TEXTURES, Scenario, layout_of
 from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import Task, get_task
-
-_BORDERS = (COLORS * 255 * 0.7).astype(np.uint8)
+from memory_maze.world import CELL_METRES, COLORS, bit_rows, cell_to_world
 
 
 @jax.tree_util.register_pytree_node_class
@@ -143,35 +142,9 @@ class Env:
         return begin_scenario(scenario)
 
     def observe(self, state: State) -> Any:
-        """What the agent sees in this variant."""
-        observation = {
-            "image": self.render(state),
-            "target_color": jnp.asarray(COLORS, jnp.float32)[state.maze.colors[state.target]],
-        }
-        if self.options.global_observables:
-            observation |= self._global_observables(state)
-        if self.options.show_path:
-            image, path = draw_path(state, observation["image"])
-            layout = jnp.where(_cells(path) == 1, jnp.uint8(2), observation["maze_layout"])
-            observation |= {"image": image, "maze_layout": layout}
-        return observation["image"] if self.options.image_only_obs else observation
-
-    def _global_observables(self, state: State) -> dict[str, jax.Array]:
-        size, body, maze = self.task.size, state.body, state.maze
-        position = jnp.stack([body.x, body.y])
-        forward = jnp.stack([jnp.cos(-body.steer), jnp.sin(-body.steer)])
-        right = jnp.stack([forward[1], -forward[0]])
-        vectors = (maze.objects - position) @ jnp.stack([right, forward], axis=1) / CELL_METRES
-        places = to_cells(maze.objects, size)
-        return {
-            "agent_pos": to_cells(position, size),
-            "agent_dir": forward,
-            "targets_vec": vectors,
-            "targets_pos": places,
-            "target_vec": vectors[state.target],
-            "target_pos": places[state.target],
-            "maze_layout": _cells(minimap.free_cells(maze.walls)),
-        }
+        """What the agent sees in this variant: the image, or a dictionary of arrays."""
+        seen = observe(self.view, self.atlas, state, observation_arrays(self.task, self.options))
+        return seen["image"] if self.options.image_only_obs else seen
 
     def _timestep(self, state: State, reward: jax.Array, first: bool) -> Timestep:
         return Timestep(
@@ -187,41 +160,6 @@ class Env:
         size = self.task.size
         place = jnp.stack([cells % size, cells // size], axis=-1).astype(jnp.float32)
         return (place - (size - 1) / 2) * CELL_METRES
-
-
-def make_view(options: Options) -> View:
-    """The camera and geometry of a variant."""
-    return View(
-        resolution=options.camera_resolution,
-        wall_height=0.4 if options.good_visibility else 1.5,
-        object_height=1.1 if options.good_visibility else 0.0,
-        top=options.top_camera,
-        border=options.target_color_in_image,
-    )
-
-
-def render_state(view: View, atlas: Atlas, state: State) -> jax.Array:
-    """The picture of a state, (R, R, 3) uint8."""
-    body = state.body
-    border = jnp.asarray(_BORDERS)[state.maze.colors[state.target]]
-    return render(view, atlas, state.maze, body.x, body.y, body.z, -body.steer, ~state.touched, border)
-
-
-def draw_image(options: Options, atlas: Atlas, state: State) -> jax.Array:
-    """The image that is observed in a variant, (R, R, 3) uint8, with the minimap if there is one."""
-    image = render_state(make_view(options), atlas, state)
-    return draw_path(state, image)[0] if options.show_path else image
-
-
-def draw_path(state: State, image: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The image with the minimap, and the cells of the path to the target, (N,) uint32 bit rows."""
-    body, free = state.body, minimap.free_cells(state.maze.walls)
-    size = len(free)
-    position = to_cells(jnp.stack([body.x, body.y]), size)
-    finish = to_cells(state.maze.objects[state.target], size)
-    path = minimap.shortest_path(free, *(minimap.one_cell(size, place) for place in (position, finish)))
-    forward = jnp.stack([jnp.cos(-body.steer), jnp.sin(-body.steer)])
-    return minimap.draw_minimap(image, free, path, position, forward), path
 
 
 def begin_scenario(scenario: Scenario) -> State:
@@ -302,8 +240,3 @@ def _shuffle(key: jax.Array, cells: jax.Array) -> jax.Array:
     """The cells in random order, those that are missing (-1) last."""
     scores = jnp.where(cells < 0, 2.0, jax.random.uniform(key, cells.shape))
     return cells[jnp.argsort(scores)].astype(jnp.int32)
-
-
-def _cells(rows: jax.Array) -> jax.Array:
-    """(N, N) uint8 of bit rows."""
-    return (rows[:, None] >> jnp.arange(len(rows), dtype=jnp.uint32) & 1).astype(jnp.uint8)

@@ -10,6 +10,8 @@ from jax import lax
 from memory_maze.engine.physics import motion
 from memory_maze.engine.types import State
 
+REWARDS = (0.0, 1.0)  # the least and the most that an action pays: data with others is refused
+
 
 class Result(NamedTuple):
     """After an action."""

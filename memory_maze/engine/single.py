@@ -3,32 +3,24 @@
 import dataclasses
 import functools
 import os
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import rules
-from memory_maze.engine.env import begin_scenario, make_view, render_state
+from memory_maze.engine.env import begin_scenario
+from memory_maze.engine.observe import make_view, observe, render_state
 from memory_maze.engine.picture.render import View
 from memory_maze.engine.picture.textures import Atlas, load_atlas
-from memory_maze.engine.types import Body, State
+from memory_maze.engine.types import State
 from memory_maze.options import Options
 from memory_maze.scenario import Scenario
 from memory_maze.system.programs import cache_programs
 
 MIN_DRAWS = 4096  # more than a sampled episode of any published task has
-
-
-class Glance(NamedTuple):
-    """What the host wants to know after a step, in one transfer."""
-
-    image: Any  # (R, R, 3) uint8
-    pose: Any  # (4,) float32: x, y, z, steer
-    target: Any  # () int32
-    draws_used: Any  # () int32
-    reward: Any  # () float32
 
 
 class JaxEngine:
@@ -43,11 +35,11 @@ class JaxEngine:
 
     def __init__(self, options: Options) -> None:
         cache_programs()
-        # The border is the interface's concern.
-        self._view = dataclasses.replace(make_view(options), border=False)
+        self._view = make_view(options)
         # Only what changes the program, so that variants share it.
         self._play = functools.partial(_play, self._view, options.substeps, options.good_visibility)
         self._atlas: Atlas | None = None
+        self._seen: dict[str, jax.Array]  # all there is to observe
 
     def reset(self, scenario: Scenario) -> None:
         """Starts the episode of a complete scenario."""
@@ -58,7 +50,9 @@ class JaxEngine:
         self.scenario, self._touched = scenario, scenario.hidden
         with jax.default_device(self._device):
             self._state = begin_scenario(scenario)
-        self._change(draws=_pad_draws(scenario))
+        # Arrays that were not put there by name would make another program of the next step.
+        state = dataclasses.replace(self._state, draws=_pad_draws(scenario))
+        self._state = jax.device_put(state, self._device)
         self._look()
 
     def step(self, control: np.ndarray) -> float:
@@ -67,33 +61,32 @@ class JaxEngine:
         self._touched = ()
         return self._look(control)
 
-    def image(self) -> np.ndarray:
-        """What the camera of this variant sees, without the border."""
-        return self._image.copy()
+    def observe(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The observations of these names."""
+        return {name: np.asarray(self._seen[name]) for name in names}
 
-    def draw(self, top: bool, resolution: int) -> np.ndarray:
-        """The first-person or the top view at a resolution."""
-        view = dataclasses.replace(self._view, top=top, resolution=resolution)
+    def render(self, top: bool, resolution: int) -> np.ndarray:
+        """The first-person or the top view at a resolution, for people: with the border."""
+        view = dataclasses.replace(self._view, top=top, resolution=resolution, border=True, minimap=False)
         if view == self._view:
-            return self.image()
-        return np.array(_draw(view, self._atlas, self._state))
-
-    @property
-    def position(self) -> np.ndarray:
-        """(2,) metres from the middle of the maze."""
-        return self._pose[:2].astype(np.float64)
-
-    @property
-    def axes(self) -> np.ndarray:
-        """(2, 2): the agent's right and forward directions as columns."""
-        heading = -float(self._pose[3])
-        forward = np.array([np.cos(heading), np.sin(heading)])
-        return np.stack([[forward[1], -forward[0]], forward], axis=1)
+            return np.array(self._seen["image"])
+        return np.array(_render(view, self._atlas, self._state))
 
     @property
     def pose(self) -> np.ndarray:
         """(4,) float32: x, y, z (m) and steer (rad)."""
-        return self._pose.copy()
+        body = self._state.body
+        return np.array([body.x, body.y, body.z, body.steer], np.float32)
+
+    @property
+    def target(self) -> int:
+        """The object that is asked for."""
+        return int(self._state.target)
+
+    @property
+    def draws_used(self) -> int:
+        """Of the scenario's target draws."""
+        return int(self._state.draws_used)
 
     @property
     def touched(self) -> tuple[int, ...]:
@@ -106,22 +99,6 @@ class JaxEngine:
         body = jax.tree.map(float, self._state.body)
         positions = [body.x, body.y, body.z, body.steer, np.nan]
         return np.array(positions), np.array([body.vx, body.vy, body.vz, body.steer_rate, body.roll_rate])
-
-    def place(self, positions: np.ndarray, velocities: np.ndarray) -> None:
-        """Takes over a state of the reference: x, y, z (m), steer and roll (rad), and their rates."""
-        self._change(body=Body(*np.asarray([*positions[:4], *velocities], np.float32)))
-        self._look()
-
-    def follow(self, target: int, draws_used: int) -> None:
-        """Asks for the same object as the reference, where only one of them saw a touch."""
-        self._change(target=np.int32(target), draws_used=np.int32(draws_used), paid=np.bool_(False))
-        self.target, self.draws_used = target, draws_used
-
-    def teleport(self, position: tuple[float, float]) -> None:
-        """Puts the ball at rest somewhere else, in metres, with the heading of the start."""
-        x, y = np.asarray(position, np.float32)
-        self._change(body=dataclasses.replace(begin_scenario(self.scenario).body, x=x, y=y))
-        self._look()
 
     def close(self) -> None:
         """Nothing to free."""
@@ -136,17 +113,11 @@ class JaxEngine:
                 'context="spawn"), or fork before the first reset'
             )
 
-    def _change(self, **fields: Any) -> None:
-        # Arrays that were not put there by name would make another program of the next step.
-        self._state = jax.device_put(dataclasses.replace(self._state, **fields), self._device)
-
     def _look(self, control: np.ndarray | None = None) -> float:
         """Moves by a control, if there is one, and takes in what is seen then; returns the reward."""
         moves = control is not None
         control = np.asarray(control if moves else (0, 0), np.float32)
-        self._state, glance = self._play(self._atlas, self._state, control, moves)
-        self._image, self._pose, target, draws_used, reward = jax.device_get(glance)
-        self.target, self.draws_used = int(target), int(draws_used)
+        self._state, self._seen, reward = self._play(self._atlas, self._state, control, moves)
         return float(reward)
 
 
@@ -169,16 +140,14 @@ def _pad_draws(scenario: Scenario) -> np.ndarray:
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _play(
     view: View, substeps: int, floating: bool, atlas: Atlas, state: State, control: jax.Array, moves: bool
-) -> tuple[State, Glance]:
+) -> tuple[State, dict[str, jax.Array], jax.Array]:
     """One program for steps and resets, which only look: compiling it is most of the start."""
     after, reward, _ = rules.advance(state, control, substeps=substeps, floating_objects=floating)
     # What stays the same is passed on as it is, without a copy.
     state = jax.tree.map(lambda new, old: old if new is old else jnp.where(moves, new, old), after, state)
-    body = state.body
-    pose = jnp.stack([body.x, body.y, body.z, body.steer])
-    return state, Glance(render_state(view, atlas, state), pose, state.target, state.draws_used, reward)
+    return state, observe(view, atlas, state), reward
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _draw(view: View, atlas: Atlas, state: State) -> jax.Array:
+def _render(view: View, atlas: Atlas, state: State) -> jax.Array:
     return render_state(view, atlas, state)

@@ -2,7 +2,7 @@
 
 Episode i of seed s is the first of the sampler with seed s + i, on both engines, so that their scores can
 be compared maze by maze. Held out are those episodes whose layout no training bank has; where that of a seed
-is not, another seed stands in (`bank.draw_scenario`).
+is not, another seed stands in (`splits.draw_scenario`).
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from memory_maze import paper
-from memory_maze.engine.bank import SEED_STRIDE, draw_scenario
 from memory_maze.episodes.rollout import Advance, Recording, play
 from memory_maze.options import DEFAULT, Options
 from memory_maze.policies.protocol import Policy
 from memory_maze.sampler import check_seed, make_sampler
 from memory_maze.scenario import Scenario
+from memory_maze.splits import SEED_STRIDE, draw_scenario
 from memory_maze.system.programs import cache_programs
 from memory_maze.system.provenance import now
 from memory_maze.tasks import TASKS, Task

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.engine import rules
-from memory_maze.engine.env import begin_scenario, begin_scenarios, draw_image
+from memory_maze.engine.env import begin_scenario, begin_scenarios
+from memory_maze.engine.observe import draw_image, make_view
 from memory_maze.engine.picture.textures import Atlas, load_atlas
 from memory_maze.engine.types import Body, State
-from memory_maze.observation import Observer, finish_image
 from memory_maze.options import ACTIONS, DEFAULT, Options
 from memory_maze.policies.protocol import Policy, Sight
 from memory_maze.scenario import Scenario
@@ -182,7 +182,7 @@ def _act(policy: Policy, options: Options, atlas: Atlas, player: Player, key: ja
     state, memory, reward, action = player
     key = jax.random.fold_in(key, state.step)
     if getattr(policy, "sees_pictures", False):
-        image = draw_image(options, atlas, state)
+        image = draw_image(make_view(options), atlas, state)
         return policy.act(memory, Sight(image, reward, action, state.step == 0), key)
     return policy.act(memory, state, key)
 
@@ -213,7 +213,7 @@ def play_mujoco(
     try:
         for index, scenario in enumerate(scenarios):
             engine.reset(scenario)
-            sense = functools.partial(_sense, policy, options, Observer(scenario), engine)
+            sense = functools.partial(_sense, policy, engine)
             state, reward, action = begin_scenario(scenario), 0.0, 0
             memory = start(state)
             targets[index, 0], poses[index, 0] = engine.target, engine.state[0][:4]
@@ -231,14 +231,10 @@ def play_mujoco(
     return Recording(actions, rewards, targets, poses)
 
 
-def _sense(
-    policy: Policy, options: Options, observer: Observer, engine: Any, reward: float, action: int
-) -> Any:
+def _sense(policy: Policy, engine: Any, reward: float, action: int) -> Any:
     """What the policy needs of the reference's present state."""
     if getattr(policy, "sees_pictures", False):
-        image = engine.image()
-        finish_image(image, options, observer, (engine.position, engine.axes), engine.target)
-        return image, np.float32(reward), np.int32(action)
+        return engine.observe(("image",))["image"], np.float32(reward), np.int32(action)
     return np.concatenate(engine.state).astype(np.float32), np.int32(engine.target)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from memory_maze.adapters.simulation import Simulation
 from memory_maze.data.scenes import Scenes, from_recording
 from memory_maze.episodes.rollout import Recording
-from memory_maze.observation import Observer
 from memory_maze.options import ACTION_NAMES, DEFAULT, Options
-from memory_maze.scenario import COLORS, Scenario
+from memory_maze.palette import OBJECTS, Color
+from memory_maze.scenario import Scenario, layout_of
 from memory_maze.tasks import Task
 
 
@@ -49,7 +49,6 @@ class Game:
             task, seed=seed, engine=engine, render_resolution=resolution, **vars(seen)
         )
         self.image = np.asarray(self._simulation.reset())
-        self._observer = Observer(self.scenario)
         self._actions: list[int] = []
         self._rewards: list[float] = []
         self._targets, self._poses = [self.target], [self._simulation.engine.pose]
@@ -76,10 +75,9 @@ class Game:
         return self._simulation.engine.target
 
     @property
-    def color(self) -> tuple[int, int, int]:
+    def color(self) -> Color:
         """Of that object."""
-        red, green, blue = np.rint(255 * COLORS[self.scenario.colors[self.target]]).astype(int).tolist()
-        return red, green, blue
+        return OBJECTS[self.scenario.colors[self.target]]
 
     @property
     def actions(self) -> list[int]:
@@ -113,9 +111,11 @@ class Game:
         return self.image if resolution == len(self.image) else self._simulation.render(resolution)
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Where everything is, in cells, for maps."""
-        engine = self._simulation.engine
-        return self._observer.observe(engine.position, engine.axes, engine.target)
+        """Where everything is, in cells, for maps: without the path that some variants mark."""
+        seen = self._simulation.engine.observe(("agent_pos", "agent_dir", "targets_pos"))
+        return {name: array.astype(float) for name, array in seen.items()} | {
+            "maze_layout": layout_of(self.scenario)
+        }
 
     def recording(self) -> Recording:
         """What happened so far."""

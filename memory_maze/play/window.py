@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.palette import FLOOR, OBJECTS, WALL
 from memory_maze.play.recordings import Played
 from memory_maze.play.session import AGENT_PIXELS, Settings, Sitting, Stage
-from memory_maze.scenario import COLOR_NAMES, COLORS
 from memory_maze.system.extras import missing
 from memory_maze.variants import name_options
+from memory_maze.world import COLOR_NAMES
 
 SIZE, MIN_SIZE = (960, 640), (600, 400)  # pixels; the picture is two thirds of the width
 _REFRESH = 0.1  # seconds until the window is drawn again without a reason
 _BACK, _INK, _DIM, _LINE, _MARK = (22, 24, 30), (238, 238, 232), (150, 156, 168), (62, 66, 78), (255, 196, 84)
-_WALL, _FLOOR = (66, 72, 84), (246, 246, 243)
 
 RULES = (
     "The border of the picture has the colour of an object.",
@@ -251,13 +251,13 @@ class PlayWindow:
         size = len(seen["maze_layout"])
         cell = box.width / (size + 2)
         place = lambda x, y: (box.left + (x + 1) * cell, box.top + (size + 1 - y) * cell)  # noqa: E731
-        pygame.draw.rect(self._screen, _WALL, box)
+        pygame.draw.rect(self._screen, WALL, box)
         for row, column in np.argwhere(seen["maze_layout"]):
             x, y = place(column, row + 1)
             rest = math.ceil(x + cell) - int(x), math.ceil(y + cell) - int(y)
-            pygame.draw.rect(self._screen, _FLOOR, (int(x), int(y), *rest))
+            pygame.draw.rect(self._screen, FLOOR, (int(x), int(y), *rest))
         for index, (x, y) in enumerate(seen["targets_pos"]):
-            color = np.rint(255 * COLORS[game.scenario.colors[index]]).astype(int).tolist()
+            color = OBJECTS[game.scenario.colors[index]]
             if index == game.target:
                 pygame.draw.circle(self._screen, _BACK, place(x, y), 0.46 * cell)
             pygame.draw.circle(self._screen, color, place(x, y), 0.34 * cell)

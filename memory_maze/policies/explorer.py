@@ -11,7 +11,7 @@ from memory_maze.engine.types import State
 from memory_maze.options import ACTIONS
 from memory_maze.policies.geodesic import find_clearance
 from memory_maze.policies.steering import Pose, steer
-from memory_maze.scenario import CELL_METRES
+from memory_maze.world import CELL_METRES, to_cells
 
 UNREACHED = 255
 FAR = 1e4  # metres to the goal through a wall
@@ -80,7 +80,7 @@ def count_steps(walls: jax.Array) -> jax.Array:
 
 def find_cell(place: jax.Array, size: int) -> jax.Array:
     """The row or column of a coordinate in metres."""
-    return jnp.clip(jnp.floor(place / CELL_METRES + size / 2), 0, size - 1).astype(jnp.int32)
+    return jnp.clip(jnp.floor(to_cells(place, size)), 0, size - 1).astype(jnp.int32)
 
 
 def choose_goal(key: jax.Array, steps: jax.Array, here: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ def left_to_walk(way: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     `way` (N + 2, N + 2): metres from the middles of cells, outer walls included.
     """
     size = len(way) - 2
-    x, y = x / CELL_METRES + size / 2 + 1, y / CELL_METRES + size / 2 + 1
+    x, y = to_cells(x, size) + 1, to_cells(y, size) + 1
     column, row = (jnp.clip(v, 1, size + 0.5).astype(jnp.int32) for v in (x, y))
     flat, best = way.reshape(-1), jnp.full_like(x, jnp.inf)
     for down, right in AROUND:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from memory_maze.scenario import CELL_METRES
+from memory_maze.world import CELL_METRES
 
 POINTS = 8  # to a cell and axis
 SPACING = CELL_METRES / POINTS

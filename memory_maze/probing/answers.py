@@ -10,13 +10,13 @@ import numpy as np
 from memory_maze.agents.folder import read_config
 from memory_maze.agents.weights import load_weights
 from memory_maze.data.dataset import Dataset
+from memory_maze.palette import OBJECTS, Color
 from memory_maze.probing import baselines
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.evaluate import observe, time_first
 from memory_maze.probing.model import SequenceModel, start
 from memory_maze.probing.probe import KEYS, Probe
 from memory_maze.probing.train import OptimizerConfig, Run, begin
-from memory_maze.scenario import COLORS
 
 _CHUNK = 100
 
@@ -29,7 +29,7 @@ class Answers(NamedTuple):
     directions: np.ndarray  # (S, 2)
     layout: np.ndarray  # (N, N) bool: free, [y, x], y from the bottom
     objects: np.ndarray  # (n, 2): in cells from the bottom left
-    colors: list[tuple[int, int, int]]  # of the objects
+    colors: list[Color]  # of the objects
     walls: np.ndarray | None  # (S, N, N) bool: answered to be free
     places: np.ndarray | None  # (S, n, 2): answered, in cells from the bottom left
 
@@ -99,10 +99,10 @@ def _make_turn(positions: np.ndarray, forward: np.ndarray) -> Any:
     return to_world
 
 
-def _find_colors(dataset: Dataset, index: int) -> list[tuple[int, int, int]]:
+def _find_colors(dataset: Dataset, index: int) -> list[Color]:
     """Of the objects, where the data tells; of the first ones otherwise."""
     numbers = range(dataset.objects) if dataset.scenes is None else dataset.scenes.colors[index]
-    return [tuple(round(255 * part) for part in COLORS[int(number)]) for number in numbers]
+    return [OBJECTS[int(number)] for number in numbers]
 
 
 def mean_score(answers: Answers, step: int) -> dict[str, float]:

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.palette import FALSE_FLOOR, FALSE_WALL, FLOOR, INK, WALL
 from memory_maze.probing.answers import Answers, mean_score
 from memory_maze.system.files import replacing
 from memory_maze.system.video import import_pictures, write_video
 
 FPS = 12
 _SIDE, _GAP, _TEXT = 192, 16, 32  # pixels; multiples of 16, as codecs want it
-_WALL, _FLOOR, _INK, _PATH = (66, 72, 84), (246, 246, 243), (20, 22, 26), (0, 130, 150)
-# Wrong answers: free cells taken for walls, and walls for free cells.
-_FALSE_WALL, _FALSE_FLOOR = (200, 60, 60), (245, 165, 150)
+_PATH = (0, 130, 150)
 
 
 def write_strip(path: Path, answers: Answers, columns: int = 6) -> None:
@@ -72,16 +71,16 @@ def _panels(answers: Answers, step: int) -> Iterator[tuple[str, Any]]:
 def _write(sheet: Any, place: tuple[int, int], text: str) -> None:
     from PIL import ImageDraw, ImageFont
 
-    ImageDraw.Draw(sheet).text(place, text, fill=_INK, font=ImageFont.load_default(size=15))
+    ImageDraw.Draw(sheet).text(place, text, fill=INK, font=ImageFont.load_default(size=15))
 
 
 def _draw_map(layout: np.ndarray, answer: np.ndarray) -> Any:
     """Walls and floor as they are answered, and what is wrong of it."""
     from PIL import Image
 
-    cells = np.where(answer[..., None], _FLOOR, _WALL)
-    cells = np.where((layout & ~answer)[..., None], _FALSE_WALL, cells)
-    cells = np.where((~layout & answer)[..., None], _FALSE_FLOOR, cells)
+    cells = np.where(answer[..., None], FLOOR, WALL)
+    cells = np.where((layout & ~answer)[..., None], FALSE_WALL, cells)
+    cells = np.where((~layout & answer)[..., None], FALSE_FLOOR, cells)
     picture = Image.fromarray(cells[::-1].astype(np.uint8))
     return picture.resize((_SIDE, _SIDE), Image.Resampling.NEAREST)
 
@@ -106,7 +105,7 @@ def _draw_agent(panel: Any, answers: Answers, step: int) -> None:
     place, ahead = answers.positions[step], answers.directions[step]
     side = np.array([ahead[1], -ahead[0]])
     corners = [place + 0.5 * ahead, place - 0.3 * ahead + 0.3 * side, place - 0.3 * ahead - 0.3 * side]
-    ImageDraw.Draw(panel).polygon(_to_pixels(answers, np.stack(corners)), fill=_INK)
+    ImageDraw.Draw(panel).polygon(_to_pixels(answers, np.stack(corners)), fill=INK)
 
 
 def _draw_objects(panel: Any, answers: Answers, places: np.ndarray, shape: str) -> None:

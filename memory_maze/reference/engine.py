@@ -1,12 +1,16 @@
 """Plays scenarios in MuJoCo: the physics, the touch rule and the order of targets."""
 
+from collections.abc import Iterable
+
 import mujoco
 import numpy as np
 
 from memory_maze.options import PHYSICS_TIMESTEP, Options
-from memory_maze.reference.model import SPHERE_RADIUS, Look, build_maze
+from memory_maze.reference.model import Look, build_maze
+from memory_maze.reference.observation import Observer, draw_border
 from memory_maze.reference.renderer import Renderer
-from memory_maze.scenario import Scenario, cell_to_world
+from memory_maze.scenario import Scenario
+from memory_maze.world import BORDER_COLORS, cell_to_world
 
 # Nothing can be touched from farther away than this, whatever the ball does in between.
 _REACH, _MAX_SPEED = 0.9, 2.5
@@ -36,6 +40,7 @@ class MujocoEngine:
         self.draws_used, self.target = 1, scenario.draw(0)
         self._touched = set(scenario.hidden)
         self._paid: int | None = None
+        self._observer = Observer(scenario, self._options)
         self._renderer.load(maze, self._model, self._data)
         self._show_hidden()
 
@@ -49,13 +54,19 @@ class MujocoEngine:
             self._show_hidden()
         return reward
 
+    def observe(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The observations of these names."""
+        return self._observer.observe(names, self.image, self.position, self.axes, self.target)
+
+    def render(self, top: bool, resolution: int) -> np.ndarray:
+        """The first-person or the top view at a resolution, for people: with the border."""
+        picture = self._draw(top, resolution)
+        draw_border(picture, BORDER_COLORS[self.scenario.colors[self.target]])
+        return picture
+
     def image(self) -> np.ndarray:
         """What the camera of this variant sees, without the border."""
-        return self.draw(self._options.top_camera, self._options.camera_resolution)
-
-    def draw(self, top: bool, resolution: int) -> np.ndarray:
-        """The first-person or the top view at a resolution."""
-        return self._renderer.draw("top" if top else "egocentric", resolution)
+        return self._draw(self._options.top_camera, self._options.camera_resolution)
 
     @property
     def position(self) -> np.ndarray:
@@ -87,14 +98,9 @@ class MujocoEngine:
         """The GL backend in use, or None before the first picture."""
         return self._renderer.backend
 
-    def teleport(self, position: tuple[float, float]) -> None:
-        """Puts the ball at rest somewhere else, in metres, with the heading of the start."""
-        mujoco.mj_resetData(self._model, self._data)
-        assert self.scenario.heading is not None
-        self._spawn(position, self.scenario.heading)
-
-    def show(self, pose: np.ndarray, hidden: np.ndarray) -> None:
-        """Puts the ball at x, y, z (m) and steer (rad) for a picture in which some objects are hidden."""
+    def show(self, pose: np.ndarray, hidden: np.ndarray, target: int) -> None:
+        """Puts the ball at x, y, z (m) and steer (rad), hides some objects, and asks for one: to look."""
+        self.target = target
         self._data.qpos[:4] = pose
         mujoco.mj_forward(self._model, self._data)
         touched = set(np.flatnonzero(hidden).tolist())
@@ -104,6 +110,9 @@ class MujocoEngine:
 
     def close(self) -> None:
         self._renderer.close()
+
+    def _draw(self, top: bool, resolution: int) -> np.ndarray:
+        return self._renderer.draw("top" if top else "egocentric", resolution)
 
     def _spawn(self, position: tuple[float, float], heading: float) -> None:
         # Twice, as the published reset does: the solver starts the second from the first's solution.
@@ -168,9 +177,8 @@ class MujocoEngine:
 
 def make_look(options: Options, seen_from_above: bool = False) -> Look:
     """Geometry of a variant."""
-    low = options.good_visibility
     return Look(
-        wall_height=0.4 if low else 1.5,
-        object_height=SPHERE_RADIUS + 0.5 if low else 0.0,
-        tops=low or options.top_camera or seen_from_above,
+        wall_height=options.wall_height,
+        object_height=options.object_height,
+        tops=options.good_visibility or options.top_camera or seen_from_above,
     )

@@ -12,21 +12,18 @@ import math
 import numpy as np
 
 from memory_maze.assets import FLOORS, WALLS
-from memory_maze.scenario import (
+from memory_maze.scenario import CORRIDOR, FLOOR_TEXTURES, TEXTURE_BLOCKS, WALL, Scenario
+from memory_maze.world import (
     CELL_METRES,
     COLORS,
-    CORRIDOR,
-    FLOOR_TEXTURES,
-    TEXTURE_BLOCKS,
-    WALL,
-    Scenario,
+    OBJECT_RADIUS,
+    TOP_HEIGHT,
+    TOP_PADDING,
+    WALL_HEIGHT,
     cell_to_world,
 )
 
-SPHERE_RADIUS = 0.6
 HALF_CELL = CELL_METRES / 2
-# Top-down camera: far away, so that walls hardly hide the floor behind them.
-TOP_CAMERA_HEIGHT, TOP_CAMERA_PADDING = 100.0, 1.1
 
 # A ball that rolls and steers under a heavy head. Damping and masses are those of the published
 # walker; the camera is a body of its own, 15 cm ahead and pitched 5.7 degrees down. The ears show
@@ -89,7 +86,7 @@ _SIDES = (
 class Look:
     """What the picture depends on besides the scenario."""
 
-    wall_height: float = 1.5
+    wall_height: float = WALL_HEIGHT
     object_height: float = 0.0
     """Height of an object's centre above the floor."""
     tops: bool = False
@@ -212,11 +209,11 @@ def build_maze(scenario: Scenario, look: Look) -> MazeXml:
             x, y, half_x, half_y = builder.rectangle(bounds)
             builder.plane(f"floor_{texture}", (x, y, 0), (half_x, half_y), "1 0 0 0 1 0")
     targets = [_sphere(builder, scenario, index, look) for index in range(len(scenario.objects))]
-    fovy = 2 * math.degrees(math.atan2(TOP_CAMERA_PADDING * half, TOP_CAMERA_HEIGHT))
+    fovy = 2 * math.degrees(math.atan2(TOP_PADDING * half, TOP_HEIGHT))
     assets = "".join(f'<material name="m{index}"/>' for index in range(len(builder.materials)))
     xml = f"""<mujoco model="memory_maze">{_HEADER}<asset>{assets}</asset>
 <worldbody>
-<camera name="top" pos="0 0 {TOP_CAMERA_HEIGHT}" zaxis="0 0 1" fovy="{fovy!r}"/>
+<camera name="top" pos="0 0 {TOP_HEIGHT}" zaxis="0 0 1" fovy="{fovy!r}"/>
 <geom name="ground" type="plane" size="{_text((half, half, 1))}" rgba="0 0 0 0"/>
 {"".join(builder.geoms)}
 <body name="maze">{"".join(boxes)}</body>
@@ -233,8 +230,8 @@ def _sphere(builder: _Builder, scenario: Scenario, index: int, look: Look) -> st
     x, y = cell_to_world(scenario.objects[index], scenario.grid)
     return (
         f'<body name="target{index}" pos="{_text((x, y, 0))}"><geom name="target{index}" type="sphere" '
-        f'size="{SPHERE_RADIUS}" pos="0 0 {look.object_height}" material="m{number}" '
-        f'margin="{-2 * SPHERE_RADIUS}" gap="{2 * SPHERE_RADIUS}"/></body>'
+        f'size="{OBJECT_RADIUS}" pos="0 0 {look.object_height}" material="m{number}" '
+        f'margin="{-2 * OBJECT_RADIUS}" gap="{2 * OBJECT_RADIUS}"/></body>'
     )
 
 

@@ -84,7 +84,7 @@ def walk(task: str, steps: int, seed: int, engine: str, tick) -> list[np.ndarray
         views = [simulation.render(PICTURE, top=False), simulation.render(PICTURE, top=True)]
         frames.append(np.concatenate(views, axis=1))
         if t < steps:
-            simulation.step(policy(simulation.engine.position))
+            simulation.step(policy(simulation.engine.pose[:2]))
             tick()
     simulation.close()
     return frames

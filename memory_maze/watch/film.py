@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from memory_maze.palette import INK, Color
 from memory_maze.system.files import replacing
 from memory_maze.system.video import import_video, write_video
 from memory_maze.watch.episode import FPS
-from memory_maze.watch.maps import INK, Map, load_font
-from memory_maze.watch.trace import DRAWN, Color, Trace
+from memory_maze.watch.maps import Map, load_font
+from memory_maze.watch.trace import DRAWN, Trace
 
 ENDINGS = (".mp4", ".gif")
 GIF_STEPS, GIF_EVERY = 200, 2  # by default: GIFs are for pages, and large

@@ -10,10 +10,11 @@ from memory_maze.data.inspect import Inspection, read_part
 from memory_maze.data.npz import Opener
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.tracks import POINTS, Figures, measure
+from memory_maze.palette import INK
 from memory_maze.system.files import replacing
 from memory_maze.system.programs import cache_programs
 from memory_maze.system.video import write_video
-from memory_maze.watch.maps import INK, Map, load_font, time_color
+from memory_maze.watch.maps import Map, load_font, time_color
 from memory_maze.watch.trace import Trace, trace_of_arrays, trace_of_scene
 
 TRAJECTORIES, VIEWS = 6, 8  # on the sheet

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from memory_maze.watch.trace import Color, Trace
+from memory_maze.palette import FALSE_FLOOR, FALSE_WALL, FLOOR, INK, WALL, Color
+from memory_maze.watch.trace import Trace
 
-INK: Color = (20, 22, 26)
 _FINE = 3  # maps are drawn so many times larger, for smooth lines
-_WALL, _FLOOR, _WHITE = (66, 72, 84), (246, 246, 243), (255, 255, 255)
-# Wrong answers: free cells taken for walls, and walls for free cells.
-_FALSE_WALL, _FALSE_FLOOR = (200, 60, 60), (245, 165, 150)
+_WHITE = (255, 255, 255)
 # From the first to the last step: dark blue, blue green, orange; light enough to see, and no object's colour.
 _TIME = np.array([(40, 30, 120), (0, 150, 160), (255, 150, 0)], float)
 
@@ -64,12 +62,10 @@ class Map:
         from PIL import Image
 
         layout = self._trace.layout
-        image = Image.new("RGB", (self._pixels * _FINE, self._pixels * _FINE), _WALL)
+        image = Image.new("RGB", (self._pixels * _FINE, self._pixels * _FINE), WALL)
         canvas = _canvas(image)
         for row, column in np.argwhere(layout | answer):
-            color = (
-                _FALSE_FLOOR if not layout[row, column] else _FLOOR if answer[row, column] else _FALSE_WALL
-            )
+            color = FALSE_FLOOR if not layout[row, column] else FLOOR if answer[row, column] else FALSE_WALL
             corners = [self._place(column, row + 1), self._place(column + 1, row)]
             canvas.rectangle(corners, fill=color)
         return image

@@ -336,7 +336,7 @@ def _find_maze(part: Part, inside: int, opener: Opener) -> Scenario | None:
 
 def find_agents(word: str, number: int | None, settings: Settings) -> list[Entry]:
     """An agent in a maze that no agent is trained in, which is the same for all agents."""
-    from memory_maze.engine.bank import draw_scenario
+    from memory_maze.splits import draw_scenario
 
     task, options = _choose_variant(find_environment(word), settings)
     check_agent(word, options)

@@ -14,12 +14,10 @@ from memory_maze.data.frames import Reader
 from memory_maze.data.scenes import Scenes
 from memory_maze.data.tracks import Tracks, tracks_of_arrays, tracks_of_scenes
 from memory_maze.options import DEFAULT, Options
-from memory_maze.scenario import COLORS
+from memory_maze.palette import OBJECTS, Color, to_rgb
 
 DRAWN = 64  # pictures that a program draws at once
 _UNKNOWN = (160, 160, 160)  # colour of an object that was never asked for, where the data does not tell it
-
-Color = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,7 +157,7 @@ def trace_of_scene(
 ) -> Trace:
     """A trajectory of scenes."""
     scene = jax.tree.map(lambda leaf: leaf[index : index + 1], scenes)
-    colors = [to_rgb(COLORS[color]) for color in scene.colors[0]]
+    colors = [OBJECTS[color] for color in scene.colors[0]]
     targets = scene.targets[0].astype(int)
     return Trace(name, tracks_of_scenes(scene), targets, colors, scene, engine, options)
 
@@ -173,9 +171,3 @@ def trace_of_arrays(arrays: dict[str, np.ndarray], name: str) -> Trace:
         for index in range(away.shape[1])
     ]
     return Trace(name, tracks_of_arrays(arrays), asked, colors, {"image": arrays["image"]})
-
-
-def to_rgb(color: np.ndarray) -> Color:
-    """A colour of numbers from 0 to 1 as one of 0 to 255."""
-    red, green, blue = np.rint(255 * np.asarray(color, float)).astype(int).tolist()
-    return red, green, blue

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from memory_maze.play.game import Game, choose_action
-from memory_maze.scenario import COLOR_NAMES
 from memory_maze.system.cpu import num_cores
 from memory_maze.web.store import DONE, Episode, Store
+from memory_maze.world import COLOR_NAMES
 
 RESOLUTIONS = (64, 256)  # the agent's own picture, and one for people
 PATIENCE = 2.0  # seconds that a page may lag behind, before its game waits for it

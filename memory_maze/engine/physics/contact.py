@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from memory_maze.engine.physics.arithmetic import invert, invert_root
+from memory_maze.world import BALL_RADIUS
 
 Value = jax.Array | float
 Vector = tuple[Value, ...]  # one value per axis
@@ -27,7 +28,6 @@ Row = dict[int, Value]
 AXES = FORWARD, LEFT, UP, STEER, ROLL = range(5)
 
 # The walker of the model: a ball under a head that carries a camera of 1 kg, 0.15 m ahead of the axis.
-RADIUS = 0.2
 MASS = 22.00001
 STEER_INERTIA, ROLL_INERTIA = 1.18533229, 0.016
 CAMERA_MOMENT = 0.15
@@ -126,7 +126,7 @@ def push(contact: Contact, force: Vector) -> Vector:
 
 def touch_ground(height: jax.Array, velocity: Vector) -> Contact:
     """The ball at `height` above first contact: it rolls along forward, slips along left, twists by steer."""
-    arm = RADIUS + 0.5 * height
+    arm = BALL_RADIUS + 0.5 * height
     large, small, cos, sin = _GROUND_TANGENTS
     rows: tuple[Row, Row, Row, Row] = (
         {UP: 1.0},
@@ -149,7 +149,7 @@ def touch_wall(
 
     Tangents are along the wall, upwards, and torsion about the normal; the wheel mixes the last two.
     """
-    arm = RADIUS + 0.5 * distance
+    arm = BALL_RADIUS + 0.5 * distance
     lever, twist = arm * normal_forward, TORSION * normal_left
     # Eigenvectors of the 2x2 block (1/m + lever^2/I, lever twist/I; ., twist^2/I), without cancellation.
     both = lever * twist * (1 / ROLL_INERTIA)

@@ -25,7 +25,6 @@ from memory_maze.engine.physics.contact import (
     CAMERA_MOMENT,
     INVERSE_MASS,
     MASS,
-    RADIUS,
     ROLL_INERTIA,
     STEER_INERTIA,
     Accuracy,
@@ -42,9 +41,10 @@ from memory_maze.engine.physics.contact import (
 )
 from memory_maze.engine.platforms import by_platform
 from memory_maze.engine.types import Body, Maze
+from memory_maze.options import PHYSICS_TIMESTEP
+from memory_maze.world import BALL_RADIUS, FLOATING_HEIGHT, OBJECT_RADIUS
 
 SUBSTEPS = 50
-TIMESTEP = 0.005
 GRAVITY = 9.81
 ROLL_TORQUE, STEER_TORQUE = -50.0, 30.0
 ROLL_DAMPING, STEER_DAMPING = 5.0, 20.0
@@ -52,13 +52,11 @@ ROLL_DAMPING, STEER_DAMPING = 5.0, 20.0
 # speed. More than anyone turns in 1000 s, the longest episode that was published: those stay as they were.
 WRAP = 256 * 2 * math.pi
 _DAMPED_INVERSE_MASS = invert_mass(
-    STEER_INERTIA + TIMESTEP * STEER_DAMPING, ROLL_INERTIA + TIMESTEP * ROLL_DAMPING
+    STEER_INERTIA + PHYSICS_TIMESTEP * STEER_DAMPING, ROLL_INERTIA + PHYSICS_TIMESTEP * ROLL_DAMPING
 )
 
-# The ball is touching an object on the floor, a sphere of 0.6 m around a point of the floor.
-OBJECT_RADIUS = 0.6
 # Floating objects are touched by the head and the face: cylinders of (radius, half length).
-OBJECT_HEIGHT, HEAD_HEIGHT = 1.1, 0.53
+HEAD_HEIGHT = 0.53
 HEAD, FACE, FACE_AHEAD = (0.1, 0.06), (0.05, 0.035), 0.1
 
 # Lanes that share one decision whether any is at a wall: few enough to say no, enough to fill vectors.
@@ -222,16 +220,16 @@ def _substep(lanes: _Lanes, drive: _Drive, setup: _Setup) -> _Lanes:
     )
     forces = add(applied, _contact_forces(lanes, velocity, applied, drive.walls, setup.accuracy))
     forward, left, up, steer, roll = multiply(_DAMPED_INVERSE_MASS, forces)
-    vx = lanes.vx + TIMESTEP * (cos * forward - sin * left)
-    vy = lanes.vy + TIMESTEP * (sin * forward + cos * left)
-    vz = lanes.vz + TIMESTEP * up
-    steer_rate = steer_rate + TIMESTEP * steer
-    angle = TIMESTEP * steer_rate
+    vx = lanes.vx + PHYSICS_TIMESTEP * (cos * forward - sin * left)
+    vy = lanes.vy + PHYSICS_TIMESTEP * (sin * forward + cos * left)
+    vz = lanes.vz + PHYSICS_TIMESTEP * up
+    steer_rate = steer_rate + PHYSICS_TIMESTEP * steer
+    angle = PHYSICS_TIMESTEP * steer_rate
     cos, sin = _turn(cos, sin, angle)
     moved = lanes._replace(
-        x=lanes.x + TIMESTEP * vx,
-        y=lanes.y + TIMESTEP * vy,
-        z=lanes.z + TIMESTEP * vz,
+        x=lanes.x + PHYSICS_TIMESTEP * vx,
+        y=lanes.y + PHYSICS_TIMESTEP * vy,
+        z=lanes.z + PHYSICS_TIMESTEP * vz,
         cos=cos,
         sin=sin,
         turned=lanes.turned + angle,
@@ -239,7 +237,7 @@ def _substep(lanes: _Lanes, drive: _Drive, setup: _Setup) -> _Lanes:
         vy=vy,
         vz=vz,
         steer_rate=steer_rate,
-        roll_rate=roll_rate + TIMESTEP * roll,
+        roll_rate=roll_rate + PHYSICS_TIMESTEP * roll,
     )
     gap = _floating_gap if setup.floating_objects else _floor_gap
     gaps = [gap(moved, x, y) for x, y in zip(drive.objects_x, drive.objects_y, strict=True)]
@@ -305,32 +303,32 @@ def _find_walls(x: jax.Array, y: jax.Array, walls: jax.Array):
     across_y = ((walls >> (here_x + there_y)) & 1) > 0
     diagonal = ((walls >> (there_x + there_y)) & 1) > 0
     far_x, far_y = jnp.abs(ahead_x), jnp.abs(ahead_y)
-    at_x, at_y = across_x & (far_x < RADIUS), across_y & (far_y < RADIUS)
+    at_x, at_y = across_x & (far_x < BALL_RADIUS), across_y & (far_y < BALL_RADIUS)
     square = ahead_x * ahead_x + ahead_y * ahead_y + 1e-12
     close = arithmetic.invert_root(square)
     far = square * close
-    at_corner = diagonal & ~across_x & ~across_y & (far < RADIUS)
+    at_corner = diagonal & ~across_x & ~across_y & (far < BALL_RADIUS)
     face_x, face_y = jnp.where(over_x, sign_x, -sign_x), jnp.where(over_y, sign_y, -sign_y)
     zero = jnp.zeros_like(x)
     first = (
         at_x | at_y | at_corner,
-        jnp.where(at_corner, far, jnp.where(at_x, far_x, far_y)) - RADIUS,
+        jnp.where(at_corner, far, jnp.where(at_x, far_x, far_y)) - BALL_RADIUS,
         jnp.where(at_corner, sign_x * ahead_x * close, jnp.where(at_x, face_x, zero)),
         jnp.where(at_corner, sign_y * ahead_y * close, jnp.where(at_x, zero, face_y)),
     )
-    return first, (at_x & at_y, far_y - RADIUS, zero, face_y)
+    return first, (at_x & at_y, far_y - BALL_RADIUS, zero, face_y)
 
 
 def _floor_gap(lanes: _Lanes, x: jax.Array, y: jax.Array) -> jax.Array:
     """Squared distance to an object on the floor, less the square of where it is touched."""
-    dx, dy, dz = x - lanes.x, y - lanes.y, RADIUS + lanes.z
-    return dx * dx + dy * dy + dz * dz - (RADIUS + OBJECT_RADIUS) ** 2
+    dx, dy, dz = x - lanes.x, y - lanes.y, BALL_RADIUS + lanes.z
+    return dx * dx + dy * dy + dz * dz - (BALL_RADIUS + OBJECT_RADIUS) ** 2
 
 
 def _floating_gap(lanes: _Lanes, x: jax.Array, y: jax.Array) -> jax.Array:
     """Likewise from a floating object to the nearer of the head, an upright cylinder, and the face."""
     forward, left = _to_body(lanes, x - lanes.x, y - lanes.y)
-    up = OBJECT_HEIGHT - HEAD_HEIGHT - lanes.z
+    up = FLOATING_HEIGHT - HEAD_HEIGHT - lanes.z
     head = _to_cylinder(up, forward * forward + left * left, *HEAD)
     face = _to_cylinder(forward - FACE_AHEAD, left * left + up * up, *FACE)
     return jnp.minimum(head, face) - OBJECT_RADIUS**2

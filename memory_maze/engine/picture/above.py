@@ -20,11 +20,11 @@ from jax import lax
 from memory_maze.engine.picture import rays, shading, spheres
 from memory_maze.engine.picture.pixels import Scene, View
 from memory_maze.engine.picture.rays import Camera, Fan, Lens, Ray, take
-from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.spheres import Spheres
 from memory_maze.engine.picture.staging import Stage
 from memory_maze.engine.picture.textures import SLOTS, Atlas
 from memory_maze.engine.types import Maze
-from memory_maze.scenario import CELL_METRES
+from memory_maze.world import CELL_METRES, OBJECT_RADIUS
 
 # The agent as the top camera sees it: right along its axis, metres above the floor, radius, colour.
 # Its ears cover the head and the face.
@@ -122,7 +122,7 @@ def see_sample(
     if fan is not None and masks is not None:
         masks = LineMasks(take(masks.x, fan.indices[index]), take(masks.y, fan.indices[index]))
     hit = meet_walls(view, ray, camera, maze.walls, masks)
-    entry, uv = place_texel(view, lens, ray, atlas, camera, maze, hit)
+    entry, uv = place_sample(view, lens, ray, atlas, camera, maze, hit)
     entry, nearest = jnp.where(hit.t < NEVER, entry, SKY), hit.t
     for m, body in enumerate(spheres.one_by_one(bodies, bodies.gap.shape[1])):
         t = spheres.reach(ray, body)
@@ -206,7 +206,7 @@ def _not_zero(value: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(value) < rays.TINY, rays.TINY, value)
 
 
-def place_texel(
+def place_sample(
     view: View, lens: Lens, ray: Ray, atlas: Atlas, camera: Camera, maze: Maze, hit: Hit
 ) -> tuple[jax.Array, jax.Array]:
     """Where to sample what the sample sees, at the pixel's centre."""

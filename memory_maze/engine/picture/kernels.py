@@ -24,6 +24,7 @@ from memory_maze.engine.picture.pixels import SURFACE_BITS, SURFACE_MASK, Survey
 from memory_maze.engine.picture.rays import Camera
 from memory_maze.engine.picture.spheres import Spheres
 from memory_maze.engine.picture.textures import Atlas
+from memory_maze.world import OBJECT_RADIUS
 
 LOOK_PIXELS, LOOK_WARPS = 512, 4
 FINISH_QUADS, FINISH_WARPS = 256, 4  # four neighbouring pixels are three words
@@ -102,7 +103,7 @@ def _look_kernel(view: View, blocks: int, most: int, size: int, steps: int, *ref
 
 def pixels_above_horizon(view: View) -> int:
     """The first pixels, whose rays do not sink: they see no floor, and no object lower than the eye."""
-    if view.object_height + spheres.OBJECT_RADIUS >= rays.EYE_HEIGHT:
+    if view.object_height + OBJECT_RADIUS >= rays.EYE_HEIGHT:
         return 0
     lens, _ = pixels.make_optics(view)
     lowest = np.min([ray.rise for ray in lens.samples], axis=0)

@@ -1,7 +1,7 @@
 """The minimap of the Oracle variants: the shortest path to the target, on a map around the agent.
 
-Cell for cell and pixel for pixel that of `memory_maze.observation`. Sets of cells are bit rows, as the
-walls of a `Maze`: (N,) uint32, row 0 is the bottom row, bit 0 the left cell.
+Cell for cell and pixel for pixel that of `memory_maze.reference.observation`. Sets of cells are bit rows,
+as the walls of a `Maze`: (N,) uint32, row 0 is the bottom row, bit 0 the left cell.
 """
 
 import functools
@@ -26,6 +26,11 @@ def one_cell(size: int, place: jax.Array) -> jax.Array:
     """The cell at (x, y), which may have a fraction."""
     x, y = place.astype(jnp.int32)
     return jnp.where(jnp.arange(size) == y, jnp.uint32(1) << x.astype(jnp.uint32), jnp.uint32(0))
+
+
+def find_path(free: jax.Array, position: jax.Array, goal: jax.Array) -> jax.Array:
+    """The cells of a shortest path between two places (2,) in cells."""
+    return shortest_path(free, *(one_cell(len(free), place) for place in (position, goal)))
 
 
 def shortest_path(free: jax.Array, start: jax.Array, finish: jax.Array) -> jax.Array:

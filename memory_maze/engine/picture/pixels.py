@@ -4,7 +4,6 @@ Arrays are (L, P), or (P,) inside a kernel, which draws one lane; what a lane ha
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +13,10 @@ import numpy as np
 
 from memory_maze.engine.picture import rays, shading, spheres
 from memory_maze.engine.picture.rays import Camera, Faces, Fan, Lens, Ray
-from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.spheres import Spheres
 from memory_maze.engine.picture.textures import SLOTS
 from memory_maze.engine.types import Maze
+from memory_maze.world import OBJECT_RADIUS, WALL_HEIGHT, border_width
 
 # What a sample sees: one of these, or 2 + m for sphere m; a wall has its face's identity above.
 SKY, FLOOR, FIRST_SPHERE, WALL = 0, 1, 2, 8
@@ -33,13 +33,15 @@ class View:
 
     resolution: int = 64
     """Height and width in pixels."""
-    wall_height: float = 1.5
+    wall_height: float = WALL_HEIGHT
     object_height: float = 0.0
     """Of an object's centre above the floor, metres."""
     top: bool = False
     """Look from above the maze instead of from the agent."""
     border: bool = True
     """Frame the picture in the colour of the target."""
+    minimap: bool = False
+    """Show the way to the target on a map, which `observe` draws over the picture."""
 
     def __post_init__(self) -> None:
         if self.resolution < 1:
@@ -58,7 +60,8 @@ class View:
 
     @property
     def border_width(self) -> int:
-        return max(1, int(2 * math.sqrt(self.resolution // 64)))
+        """Pixels."""
+        return border_width(self.resolution)
 
 
 def make_optics(view: View) -> tuple[Lens, Fan]:

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from memory_maze.scenario import CELL_METRES, TEXTURE_BLOCKS
+from memory_maze.scenario import TEXTURE_BLOCKS
+from memory_maze.world import CELL_METRES, TOP_HEIGHT, TOP_PADDING, to_cells
 
 EYE_HEIGHT, EYE_AHEAD = 0.9, 0.15  # metres: the agent's camera above the floor and before its axis
 TILT_COS, TILT_SIN = 0.99503719021, 0.09950371902  # it looks 5.7 degrees down
 EGOCENTRIC_TAN = math.tan(math.radians(40))  # of half the field of view
-TOP_HEIGHT, TOP_PADDING = 100.0, 1.1  # metres, and how much more than the maze the top camera sees
 AMBIENT, DIFFUSE = 0.3, 0.6  # of the headlight, which shines along the middle of the view
 # Where the four coverage samples lie in a pixel, to the right and down.
 SAMPLES = ((0.375, 0.875), (0.875, 0.625), (0.125, 0.375), (0.625, 0.125))
@@ -168,10 +168,6 @@ def top_camera(lanes: int, size: int) -> Camera:
     zero = jnp.zeros((lanes, 1), jnp.float32)
     middle = zero + size / 2
     return Camera(zero, zero, zero + TOP_HEIGHT, middle, middle, zero, zero + 1)
-
-
-def to_cells(metres: jax.Array, size: int) -> jax.Array:
-    return metres / CELL_METRES + size / 2
 
 
 def plan_direction(camera: Camera, ahead, right) -> tuple[jax.Array, jax.Array]:

@@ -43,10 +43,11 @@ from memory_maze.engine.picture.pixels import (
     see_wall,
 )
 from memory_maze.engine.picture.rays import Camera, Faces, Fan, Lens, take
-from memory_maze.engine.picture.spheres import OBJECT_RADIUS, Spheres
+from memory_maze.engine.picture.spheres import Spheres
 from memory_maze.engine.picture.staging import Stage, run_staged
 from memory_maze.engine.picture.textures import Atlas
 from memory_maze.engine.types import Maze
+from memory_maze.world import OBJECT_RADIUS
 
 CPU_PIXELS = 8 * 64**2  # drawn at a time on CPUs, so that a stage's arrays stay in the cache
 

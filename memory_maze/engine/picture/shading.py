@@ -22,7 +22,7 @@ from memory_maze.engine.picture.rays import (
     to_fixed,
 )
 from memory_maze.engine.picture.textures import FIRST_FLOOR, Atlas
-from memory_maze.scenario import CELL_METRES
+from memory_maze.world import CELL_METRES
 
 FULL_LEVEL = 10  # log2 of the largest texture's side
 # The reference's rasteriser: how it rounds lit texels and the sky.

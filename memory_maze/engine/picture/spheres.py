@@ -9,9 +9,8 @@ import numpy as np
 from memory_maze.engine.physics.arithmetic import invert, root
 from memory_maze.engine.picture import shading
 from memory_maze.engine.picture.rays import AMBIENT, DIFFUSE, Camera, Lens, Ray, inverse_depth
-from memory_maze.scenario import COLORS
+from memory_maze.world import COLORS, OBJECT_RADIUS
 
-OBJECT_RADIUS = 0.6
 NOWHERE = 1e9  # squared distance of a sphere that no ray meets
 # The object's texture holds whole numbers.
 TEXELS = np.floor(255 * COLORS + 1e-6).astype(np.float32)
