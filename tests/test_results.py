@@ -49,7 +49,7 @@ def runs(tmp_path, monkeypatch):
     make_run(runs / "deeper" / "rssm", read(MODEL), lines=LINES, like=MODEL)
     make_run(runs / "killed-impala", lines=EPISODES, weights=b"others")
     make_run(runs / "killed-rssm", lines=LINES, like=MODEL, weights=None)
-    make_run(runs / "agent-alone")
+    make_run(runs / "agent-alone", config=read(AGENT)["config"] | {"kind": "online"})
     record(runs / "people", "Ann", score=30)
     (runs / "copy.json").write_text(AGENT.read_text())
     (runs / "manifest.json").write_text('{"format": 1, "kind": "scenes"}')
@@ -112,8 +112,10 @@ def test_one_page_shows_them_all(runs, capsys):
     assert titles == ["online-benchmark", "offline-probing-benchmarks", "people"]
     for words in ("IMPALA, preset fast", "RSSM (TBTT), preset paper", "Ann"):
         assert words in page.text
-    assert "Not here" not in page.text
     assert "left out: runs/killed-rssm: not evaluated yet" in capsys.readouterr().out
+    main(["report", "page", "runs/impala", "--out", "site"])
+    page = Page(Path("site/index.html").read_text())
+    assert [attributes["id"] for tag, attributes in page.tags if tag == "section"] == ["online-benchmark"]
 
 
 @pytest.mark.parametrize(
