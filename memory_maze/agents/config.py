@@ -30,7 +30,7 @@ class AgentConfig:
     presets: ClassVar[Mapping[str, Any]] = {}
     """Configs by name, for `memory-maze train --preset`: `fast` is meant for GPUs, `small` for CPUs."""
     former_names: ClassVar[Mapping[str, str]] = {}
-    """Values that had other names: by the former one. Those of a core are called as in `core.size`."""
+    """Hyperparameters that had other names: by the former one. A core's own are named like `core.size`."""
 
     num_envs: int = 128
     """Mazes played at once."""
@@ -88,7 +88,7 @@ class AgentConfig:
 
     @classmethod
     def _defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What values mean where they say nothing: not of a core if they have another one."""
+        """Defaults for what the values lack; none of a core's own values if they have another core."""
         defaults = cls().settings()
         others = {key for key in values.keys() & defaults.keys() if values[key] != defaults[key]}
         return {
