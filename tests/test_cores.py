@@ -93,7 +93,7 @@ def test_the_packages_cores_keep_the_contract(name):
 
 
 def test_a_core_of_ones_own_keeps_the_contract(folder):
-    core = make("my_core:Config", traces=16, size=9)
+    core = make("my_core:Config", size=16, outputs=9)
     assert (core.output_size, len(core.initial())) == (9, 16)
     assert_steps_give_what_unroll_gives(core)
     assert_steps_give_what_unroll_gives(Forgetful(core, 3))
@@ -156,7 +156,7 @@ def test_a_core_is_chosen_by_name_and_then_its_values():
 
 
 def test_a_core_of_ones_own_starts_from_its_own_defaults(folder):
-    assert override(DEBUG, ("core=my_core:Config",)).core.size == 64
+    assert override(DEBUG, ("core=my_core:Config",)).core.size == 256
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_a_mistyped_core_is_told_in_a_line(folder, settings, message, capsys):
 
 @pytest.mark.parametrize(
     ("field", "message"),
-    [("traces: int", "its field traces needs a default"), ("name: str = 'a'", "no field can be called name")],
+    [("size: int", "its field size needs a default"), ("name: str = 'a'", "no field can be called name")],
 )
 def test_a_config_that_cannot_be_chosen_says_why(folder, field, message):
-    (folder / "my_core.py").write_text(OWN.replace("traces: int = 256", field))
+    (folder / "my_core.py").write_text(OWN.replace("size: int = 256", field))
     with pytest.raises(ValueError, match=message):
         CoreConfig.find("my_core:Config")
 
 
 def test_a_core_of_ones_own_is_one_file(folder, monkeypatch, capsys):
     words = ["train", "impala", "--preset", "debug", "--task", "7x7", "--out", "run", "--evaluate", "0"]
-    own = ["--set", "core=my_core:Config", "core.size=8", "core.traces=16"]
+    own = ["--set", "core=my_core:Config", "core.size=16", "core.outputs=9"]
     unroll, unrolled = import_name("my_core:Traces", "core").unroll, []
 
     def record(core, carry, xs, resets):
@@ -210,16 +210,17 @@ def test_a_core_of_ones_own_is_one_file(folder, monkeypatch, capsys):
     main([*words, "--steps", "64", *own])
     assert "trained: run" in capsys.readouterr().out
     config = json.loads((folder / "run" / "config.json").read_text())
-    assert config["agent"]["core"] == {"name": "my_core:Config", "traces": 16, "size": 8}
+    assert config["agent"]["core"] == {"name": "my_core:Config", "size": 16, "outputs": 9}
     weights = load_file(folder / "run" / "agent.safetensors")
-    assert (weights["core.leave.weight"].shape, weights["policy.weight"].shape) == ((16, 8), (8, 6))
+    assert (weights["core.leave.weight"].shape, weights["policy.weight"].shape) == ((16, 9), (9, 6))
     assert DEBUG.unroll_length + 1 in unrolled
     (result,) = find_results([folder / "run"], "online").results
-    assert name_agent(result) == "IMPALA, preset debug, core=my_core:Config, core.traces=16, 64 steps"
+    name = "IMPALA, preset debug, core=my_core:Config, core.size=16, core.outputs=9, 64 steps"
+    assert name_agent(result) == name
     network, _ = load_network(folder / "run")
     np.testing.assert_array_equal(network.core.rates, weights["core.rates"])
     for settings, message in (
-        ([*own, "core.size=4"], "its run has core.size 8 and not 4"),
+        ([*own, "core.size=4"], "its run has core.size 16 and not 4"),
         ([], "its run has core my_core:Config and not lstm"),
     ):
         with pytest.raises(SystemExit):

@@ -32,7 +32,7 @@ class AgentConfig:
     learns_from: ClassVar[str] = "sequences"
     """What: "sequences" that it has just played, each learned from once or a few times."""
     former_names: ClassVar[Mapping[str, str]] = {}
-    """Values that had other names: by the former one. Those of a core are called as in `core.size`."""
+    """Hyperparameters that had other names: by the former one. A core's own are named like `core.size`."""
 
     num_envs: int = 128
     """Mazes played at once."""
@@ -92,7 +92,7 @@ class AgentConfig:
 
     @classmethod
     def _defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What values mean where they say nothing: not of a core if they have another one."""
+        """Defaults for what the values lack; none of a core's own values if they have another core."""
         defaults = cls().settings()
         others = {key for key in values.keys() & defaults.keys() if values[key] != defaults[key]}
         return {

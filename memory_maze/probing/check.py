@@ -82,14 +82,14 @@ def _check_loss(model: SequenceModel, carry: Carry, sequence: Sequence, key: jax
         eqx.filter_value_and_grad(lambda model: model.loss(carry, sequence, key), has_aux=True)
     )
     try:
-        (loss, learned), slopes = grad(model)
+        (loss, learned), gradients = grad(model)
     except (TypeError, ValueError) as error:
         raise ModelError(f"loss has no gradient: {str(error).splitlines()[0]}") from error
     if not isinstance(learned, Learned):
         raise ModelError(f"loss gives {type(learned).__name__} beside the loss: it should be a Learned")
     if not np.isfinite(loss):
         raise ModelError(f"loss is {loss}")
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes)):
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients)):
         raise ModelError("the gradient of loss is not finite")
     _check_carry("loss", learned.carry, carry)
     _check_states("loss", learned.states, size)

@@ -33,7 +33,7 @@ from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, chec
 from memory_maze.training.stopping import Tell
 
 POSITION = "position-{}.json"  # in the data, at a checkpoint
-_FREE = {"score_every", "score_on"}  # what else may be another in every call
+_FREE = {"score_every", "score_on", "kind", "loss_version"}  # what else may be another in every call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,9 @@ class Run(Schedule):
     def describe(self, train_set: Dataset) -> dict[str, Any]:
         """Plain data, for config.json: of a run on this data."""
         data = {"size": train_set.size, "trajectories": len(train_set), "seeds": train_set.seeds[:3]}
-        return dataclasses.asdict(self) | {"data": data}
+        variant = describe_variant(parse_task(f"{train_set.size}x{train_set.size}"), train_set.options)
+        made = {"kind": PROBING, "loss_version": LOSS_VERSION}
+        return made | dataclasses.asdict(self) | variant | {"data": data}
 
 
 class Learning(NamedTuple):
@@ -223,15 +225,15 @@ def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learni
         return loss + sum(asked.values()), (loss, asked, learned)
 
     parts = learning.model, learning.probes
-    (_, (loss, asked, learned)), slopes = eqx.filter_value_and_grad(losses, has_aux=True)(parts)
+    (_, (loss, asked, learned)), gradients = eqx.filter_value_and_grad(losses, has_aux=True)(parts)
     model, probes = parts
     optimizer, probe_optimizer = learning.optimizer, learning.probe_optimizer
     if not model.frozen:
-        model, optimizer = _apply(_optimizer(run.optimizer), slopes[0], optimizer, model)
-    probes, probe_optimizer = _apply(_probe_optimizer(run.probe), slopes[1], probe_optimizer, probes)
+        model, optimizer = _apply(_optimizer(run.optimizer), gradients[0], optimizer, model)
+    probes, probe_optimizer = _apply(_probe_optimizer(run.probe), gradients[1], probe_optimizer, probes)
     metrics = {"loss_model": loss} | learned.metrics
     if not model.frozen:  # otherwise nobody needs its gradient, and it is not computed
-        metrics["gradient_norm"] = optax.tree.norm(slopes[0])
+        metrics["gradient_norm"] = optax.tree.norm(gradients[0])
     metrics |= {f"loss_{target}": value for target, value in asked.items()}
     metrics |= {
         f"score_{target}": probe.score(learned.states, truth).mean()
@@ -243,8 +245,8 @@ def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learni
     return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
 
 
-def _apply(transform: optax.GradientTransformation, slopes: Any, state: Any, parts: Any) -> tuple[Any, Any]:
-    updates, state = transform.update(slopes, state, eqx.filter(parts, eqx.is_inexact_array))
+def _apply(transform: optax.GradientTransformation, gradients: Any, state: Any, parts: Any) -> tuple[Any, Any]:
+    updates, state = transform.update(gradients, state, eqx.filter(parts, eqx.is_inexact_array))
     return eqx.apply_updates(parts, updates), state
 
 

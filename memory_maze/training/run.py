@@ -19,6 +19,7 @@ from memory_maze.agents.weights import save_agent
 from memory_maze.engine.batch import Batch
 from memory_maze.engine.env import Env
 from memory_maze.options import DEFAULT, Options
+from memory_maze.results.schema import ONLINE
 from memory_maze.system.limits import check_least
 from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import Task, parse_task
@@ -69,7 +70,8 @@ class Run(Schedule):
         """Plain data, for config.json."""
         values = {key: getattr(self, key) for key in ("seed", "layouts", *sorted(FREE))}
         where = {"task": self.parsed_task.name} | describe_variant(self.parsed_task, self.options)
-        return {"algorithm": name_agent(type(self.agent))} | where | values | {"agent": self.agent.describe()}
+        made = {"kind": ONLINE, "algorithm": name_agent(type(self.agent)), "loss_version": self.agent.loss_version}
+        return made | where | values | {"agent": self.agent.describe()}
 
 
 def train(
