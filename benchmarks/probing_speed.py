@@ -29,7 +29,7 @@ from rich.table import Table
 from memory_maze import data
 from memory_maze.probing.baselines import MODELS
 from memory_maze.probing.evaluate import make_sequence, time_first
-from memory_maze.probing.model import start
+from memory_maze.probing.model import initial_carry
 from memory_maze.probing.probe import KEYS
 from memory_maze.probing.session import make_run
 from memory_maze.probing.train import Learner, begin, count_turns
@@ -101,7 +101,7 @@ def measure(name: str, dataset: Any, config: Config) -> dict[str, Any]:
     with dataset.batches("replay", run.batch, run.time, keys=KEYS, arrays="jax", interleave=turns) as batches:
         parts = {"pictures_ms": 1e3 * time_calls(lambda: next(batches), config.seconds / 5)}
         batch = next(batches)
-        sequence, carry = make_sequence(time_first(batch)), start(learning.model, run.batch)
+        sequence, carry = make_sequence(time_first(batch)), initial_carry(learning.model, run.batch)
         arguments = learning.model, carry, sequence, jax.random.key(0)
         forward = eqx.filter_jit(lambda model, *others: model.loss(*others)[0])
         gradient = eqx.filter_jit(eqx.filter_grad(lambda model, *others: model.loss(*others)[0]))

@@ -23,12 +23,12 @@ from memory_maze.data.archive import Archive
 from memory_maze.data.tracks import constant_baseline, join_figures, measure, tracks_of_scenes
 from memory_maze.models.nets import Linear
 from memory_maze.probing import baselines, evaluate, session
-from memory_maze.probing.answers import ask, load_run, mean_score
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_maker, start
 from memory_maze.probing.pictures import draw_panels
+from memory_maze.probing.predictions import load_run, mean_score, predict
 from memory_maze.probing.probe import Probe, Truth
 from memory_maze.probing.train import Learner, Run, begin, count_turns, make_model, train
 from memory_maze.results.metrics import read_metrics
@@ -571,9 +571,9 @@ def test_further_probes_are_asked_beside_and_change_nothing(sets, tmp_path):
         for target in ("walls", "objects"):
             assert found[target]["mean"] != alone["evaluation"][target]["mean"]
             assert found[target]["std_error"] > 0
-    answers = ask(*load_run(tmp_path / "beside", sets[1]), sets[1], 0)
-    same = ask(*load_run(tmp_path / "alone", sets[1]), sets[1], 0)
-    np.testing.assert_array_equal(answers.places, same.places)
+    predictions = predict(*load_run(tmp_path / "beside", sets[1]), sets[1], 0)
+    same = predict(*load_run(tmp_path / "alone", sets[1]), sets[1], 0)
+    np.testing.assert_array_equal(predictions.places, same.places)
     with pytest.raises(SystemExit):
         call(sets, "supervised", "--targets", "walls", "--depths", "1", out=tmp_path / "none")
     assert not (tmp_path / "none" / "checkpoints").exists()
@@ -668,26 +668,26 @@ def probed(sets, tmp_path_factory):
 
 def test_answers_are_those_that_are_scored(sets, probed):
     model, probes = load_run(probed, sets[1])
-    answers = ask(model, probes, sets[1], 3)
+    predictions = predict(model, probes, sets[1], 3)
     scores = evaluate.evaluate(model, probes, sets[1])
     for step in (0, 7, STEPS):
-        found = mean_score(answers, step)
+        found = mean_score(predictions, step)
         assert found["walls"] == pytest.approx(scores["walls"][3, step], abs=1.3)
         assert found["objects"] == pytest.approx(scores["objects"][3, step], rel=1e-3)
     truth = sets[1].read(3, keys=("targets_pos", "maze_layout", "image"))
-    np.testing.assert_allclose(answers.objects, truth["targets_pos"][0], atol=1e-3)
-    np.testing.assert_array_equal(answers.layout, truth["maze_layout"][0])
-    np.testing.assert_array_equal(answers.images, truth["image"])
+    np.testing.assert_allclose(predictions.objects, truth["targets_pos"][0], atol=1e-3)
+    np.testing.assert_array_equal(predictions.layout, truth["maze_layout"][0])
+    np.testing.assert_array_equal(predictions.images, truth["image"])
 
 
 def test_maps_show_what_is_wrong(sets, probed):
-    answers = ask(*load_run(probed, sets[1]), sets[1], 0)
-    right = answers._replace(walls=np.tile(answers.layout, (STEPS + 1, 1, 1)))
-    wrong = answers._replace(walls=~right.walls)
+    predictions = predict(*load_run(probed, sets[1]), sets[1], 0)
+    right = predictions._replace(walls=np.tile(predictions.layout, (STEPS + 1, 1, 1)))
+    wrong = predictions._replace(walls=~right.walls)
     red = [(draw_panels(one, 5).reshape(-1, 3) == (200, 60, 60)).all(axis=1).sum() for one in (right, wrong)]
     assert red[0] == 0
     assert red[1] > 1000
-    below, beside = draw_panels(answers, 5), draw_panels(answers, 5, across=True)
+    below, beside = draw_panels(predictions, 5), draw_panels(predictions, 5, across=True)
     assert below.shape == (4 * 224, 208, 3)
     assert beside.shape == (224, 4 * 208, 3)
 
@@ -699,11 +699,11 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypat
         patch.setitem(sys.modules, "imageio_ffmpeg", None)  # pictures need none
         main([*words, str(tmp_path / "strip.png"), "--columns", "3"])
         with pytest.raises(SystemExit):
-            main([*words, str(tmp_path / "answers.mp4")])
+            main([*words, str(tmp_path / "predictions.mp4")])
         assert "imageio_ffmpeg: pip install" in capsys.readouterr().err
     assert imageio.imread(tmp_path / "strip.png").shape == (4 * 224, 3 * 208, 3)
-    main([*words, str(tmp_path / "answers.mp4"), "--trajectory", "2"])
-    with imageio.get_reader(tmp_path / "answers.mp4") as video:
+    main([*words, str(tmp_path / "predictions.mp4"), "--trajectory", "2"])
+    with imageio.get_reader(tmp_path / "predictions.mp4") as video:
         assert video.count_frames() == STEPS // 2 + 1
     for wrong, message in (
         ([str(tmp_path / "a.gif")], "ends in .png or .mp4"),

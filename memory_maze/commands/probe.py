@@ -8,6 +8,7 @@ import tyro
 
 from memory_maze.commands.schedule import DEFAULT as SCHEDULE
 from memory_maze.commands.schedule import Scheduled
+from memory_maze.probing.config import INTERLEAVE
 from memory_maze.system.extras import missing
 
 
@@ -34,7 +35,7 @@ class Command:
     """Other values of the probes, as name=value: --probe layers=2. Scores are then no longer comparable."""
     depths: tuple[int, ...] = ()
     """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
-    interleave: int = 32
+    interleave: int = INTERLEAVE
     """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
     same mazes are in batch after batch. NPZ files of all are held in memory, where they fit."""
     trajectories: int | None = None

@@ -36,14 +36,14 @@ class Command:
         check_extra = import_pictures if self.out.suffix == ".png" else import_video
         check_extra()
         try:
-            from memory_maze.probing.answers import ask, load_run
-            from memory_maze.probing.pictures import write_answers, write_strip
+            from memory_maze.probing.pictures import write_predictions, write_strip
+            from memory_maze.probing.predictions import load_run, predict
         except ModuleNotFoundError as error:
             raise missing(f"probing needs {error.name}", error.name, "train") from error
         dataset = data.load(self.data, "eval")
-        answers = ask(*load_run(self.run_folder, dataset), dataset, self.trajectory)
+        predictions = predict(*load_run(self.run_folder, dataset), dataset, self.trajectory)
         if self.out.suffix == ".png":
-            write_strip(self.out, answers, self.columns)
+            write_strip(self.out, predictions, self.columns)
         else:
-            write_answers(self.out, answers)
+            write_predictions(self.out, predictions)
         Console().print(f"written: {self.out}", soft_wrap=True)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from memory_maze.options import ACTIONS
-from memory_maze.probing.model import Carry, Learned, Sequence, SequenceModel, start
+from memory_maze.probing.model import Carry, Learned, Sequence, SequenceModel, initial_carry
 
 STEPS, STREAMS, MIDDLE = 6, 3, 3
 
@@ -26,7 +26,7 @@ def check_model(model: SequenceModel, key: jax.Array) -> None:
     for name in ("initial", "observe", "loss"):
         if not callable(getattr(model, name, None)):
             raise ModelError(f"there is no {name}: see memory_maze.probing.model")
-    carry, sequence = start(model, STREAMS), _make_sequence(0)
+    carry, sequence = initial_carry(model, STREAMS), _make_sequence(0)
     observe = eqx.filter_jit(lambda carry, sequence: model.observe(carry, sequence, key))
     after, states = _take_pair("observe", observe(carry, sequence), "carry, states")
     _check_carry("observe", after, carry)
@@ -99,7 +99,7 @@ def _check_knowledge(
     observe: Callable[[Carry, Sequence], jax.Array], model: SequenceModel, sequence: Sequence
 ) -> None:
     """States may depend on what their own stream has seen since it was reset, and on nothing else."""
-    carry, other = start(model, STREAMS), _make_sequence(1)
+    carry, other = initial_carry(model, STREAMS), _make_sequence(1)
 
     def differ(one: Sequence, two: Sequence, carries: tuple[Carry, Carry] = (carry, carry)) -> jax.Array:
         states = [observe(carry, sequence) for carry, sequence in zip(carries, (one, two), strict=True)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from memory_maze.data.dataset import Dataset
 from memory_maze.data.schema import DataError
-from memory_maze.probing.model import Sequence, SequenceModel, start
+from memory_maze.probing.model import Sequence, SequenceModel, initial_carry
 from memory_maze.probing.probe import KEYS, Probe, Truth, make_truth
 
 Advance = Callable[[int], None]  # called with how many steps were done
@@ -62,7 +62,7 @@ def _score_streams(
 ) -> Scores:
     # As many streams as ever, and as many steps: one program does all.
     rows = np.resize(chosen, min(STREAMS, len(dataset)))
-    carry = start(model, len(rows))
+    carry = initial_carry(model, len(rows))
     found: dict[str, list[np.ndarray]] = {target: [] for target in probes}
     chunk = min(CHUNK, length)
     for begin in range(0, length, chunk):

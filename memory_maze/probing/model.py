@@ -74,7 +74,7 @@ class SequenceModel(eqx.Module):
 Make = Callable[[jax.Array], SequenceModel]
 
 
-def start(model: SequenceModel, *streams: int) -> Carry:
+def initial_carry(model: SequenceModel, *streams: int) -> Carry:
     """The initial carry of so many streams; of several numbers, in as many axes."""
     initial = jax.tree.map(jnp.asarray, model.initial())
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*streams, *leaf.shape)), initial)

@@ -31,7 +31,7 @@ def make_truth(batch: dict[str, Any]) -> Truth:
 
 
 class Probe(eqx.Module):
-    """Answers from a state, and from the agent's position and direction if it is told them."""
+    """Predictions from a state, and from the agent's position and direction if it is told them."""
 
     net: MLP
     target: Target = eqx.field(static=True)

@@ -14,7 +14,7 @@ from memory_maze.probing import baselines
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.evaluate import evaluate, summarize
-from memory_maze.probing.train import Learning, OptimizerConfig, Run, name_depth, train
+from memory_maze.probing.train import Learning, OptimizerConfig, Run, describe_mazes, name_depth, train
 from memory_maze.results.probing import find_preset, write_result
 from memory_maze.system.overrides import override
 
@@ -126,6 +126,7 @@ def _describe_run(run: Run, train_set: Dataset) -> dict[str, Any]:
         "preset": preset,
         "changes": changes,
         "task": f"{train_set.size}x{train_set.size}",
+        **describe_mazes(train_set),
         "seed": run.seed,
         "targets": list(run.targets if run.model != CONSTANT else TARGETS),
         "data": {

@@ -15,22 +15,27 @@ import jax.numpy as jnp
 import optax
 
 from memory_maze.agents.folder import CONFIG, read_config
+from memory_maze.agents.load import check_pictures
 from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
 from memory_maze.paper import TARGETS, Target
 from memory_maze.probing import baselines
 from memory_maze.probing.check import ModelError, check_model
-from memory_maze.probing.config import ProbeConfig
+from memory_maze.probing.config import INTERLEAVE, ProbeConfig
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
-from memory_maze.probing.model import SequenceModel, find_maker, start
+from memory_maze.probing.model import SequenceModel, find_maker, initial_carry
 from memory_maze.probing.probe import KEYS, Probe, make_truth
+from memory_maze.results.probing import LOSS_VERSION
+from memory_maze.results.schema import PROBING
 from memory_maze.system.files import replacing
 from memory_maze.system.limits import check_above, check_least
 from memory_maze.system.programs import cache_programs
+from memory_maze.tasks import parse_task
 from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import launch_options
 from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, check_same, run_job
 from memory_maze.training.stopping import Tell
+from memory_maze.variants import describe_variant
 
 POSITION = "position-{}.json"  # in the data, at a checkpoint
 _FREE = {"score_every", "score_on", "kind", "loss_version"}  # what else may be another in every call
@@ -71,7 +76,7 @@ class Run(Schedule):
     """Sequences in a batch."""
     time: int = 48
     """Steps of each."""
-    interleave: int = 32
+    interleave: int = INTERLEAVE
     """Batches of different trajectories that are learned from in turn, by models that carry their state."""
     score_every: int = 10_000
     """Gradient steps between two looks at the evaluation trajectories."""
@@ -88,9 +93,14 @@ class Run(Schedule):
     def describe(self, train_set: Dataset) -> dict[str, Any]:
         """Plain data, for config.json: of a run on this data."""
         data = {"size": train_set.size, "trajectories": len(train_set), "seeds": train_set.seeds[:3]}
-        variant = describe_variant(parse_task(f"{train_set.size}x{train_set.size}"), train_set.options)
         made = {"kind": PROBING, "loss_version": LOSS_VERSION}
-        return made | dataclasses.asdict(self) | variant | {"data": data}
+        return made | dataclasses.asdict(self) | describe_mazes(train_set) | {"data": data}
+
+
+def describe_mazes(dataset: Dataset) -> dict[str, Any]:
+    """What a data set has other than the benchmark's of its size: nothing, as a rule."""
+    task = parse_task(f"{dataset.size}x{dataset.size}", dataset.objects)
+    return describe_variant(task, dataset.options)
 
 
 class Learning(NamedTuple):
@@ -141,7 +151,7 @@ def begin(run: Run, size: int, objects: int) -> Learning:
         _optimizer(run.optimizer).init(eqx.filter(model, eqx.is_inexact_array)),
         probes,
         _probe_optimizer(run.probe).init(eqx.filter(probes, eqx.is_inexact_array)),
-        start(model, count_turns(run, model), run.batch),
+        initial_carry(model, count_turns(run, model), run.batch),
         jnp.int32(0),
     )
 
@@ -245,7 +255,9 @@ def _update(run: Run, batch: dict[str, Any], learning: Learning) -> tuple[Learni
     return Learning(model, optimizer, probes, probe_optimizer, carry, learning.steps + 1), metrics
 
 
-def _apply(transform: optax.GradientTransformation, gradients: Any, state: Any, parts: Any) -> tuple[Any, Any]:
+def _apply(
+    transform: optax.GradientTransformation, gradients: Any, state: Any, parts: Any
+) -> tuple[Any, Any]:
     updates, state = transform.update(gradients, state, eqx.filter(parts, eqx.is_inexact_array))
     return eqx.apply_updates(parts, updates), state
 
@@ -291,6 +303,7 @@ class _ProbingJob(Job):
         return jax.local_devices()[:1]
 
     def prepare(self) -> None:
+        check_pictures("a sequence model", self._train_set.options)
         self._new = begin(self._run, self._train_set.size, self._train_set.objects)
 
     def compile(self, checkpoints: Checkpoints, updates: int) -> jax.stages.Compiled | None:

@@ -70,7 +70,11 @@ class Run(Schedule):
         """Plain data, for config.json."""
         values = {key: getattr(self, key) for key in ("seed", "layouts", *sorted(FREE))}
         where = {"task": self.parsed_task.name} | describe_variant(self.parsed_task, self.options)
-        made = {"kind": ONLINE, "algorithm": name_agent(type(self.agent)), "loss_version": self.agent.loss_version}
+        made = {
+            "kind": ONLINE,
+            "algorithm": name_agent(type(self.agent)),
+            "loss_version": self.agent.loss_version,
+        }
         return made | where | values | {"agent": self.agent.describe()}
 
 

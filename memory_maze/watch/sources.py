@@ -422,16 +422,16 @@ def _ask(folder: Path, place: str, index: int, name: str) -> Trace:
     from memory_maze import data
 
     try:
-        from memory_maze.probing.answers import ask, load_run
+        from memory_maze.probing.predictions import load_run, predict
     except ModuleNotFoundError as error:
         raise missing(f"probing needs {error.name}", error.name, "train") from error
     dataset = data.load(place, "eval")
-    answers = ask(*load_run(folder, dataset), dataset, index)
+    predicted = predict(*load_run(folder, dataset), dataset, index)
     if dataset.scenes is None:
         trace = trace_of_arrays(dataset[index], name)
     else:
         engine = dataset.manifest.engine if dataset.manifest else "jax"
         trace = trace_of_scene(dataset.scenes, index, name, engine, dataset.options)
     return dataclasses.replace(
-        trace, source={"image": answers.images}, walls=answers.walls, places=answers.places
+        trace, source={"image": predicted.images}, walls=predicted.walls, places=predicted.places
     )

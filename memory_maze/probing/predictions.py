@@ -14,14 +14,14 @@ from memory_maze.palette import OBJECTS, Color
 from memory_maze.probing import baselines
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.evaluate import observe, time_first
-from memory_maze.probing.model import SequenceModel, start
+from memory_maze.probing.model import SequenceModel, initial_carry
 from memory_maze.probing.probe import KEYS, Probe
 from memory_maze.probing.train import OptimizerConfig, Run, begin
 
 _CHUNK = 100
 
 
-class Answers(NamedTuple):
+class Predictions(NamedTuple):
     """What is true of S steps of a trajectory, and what is answered; None where nothing is asked."""
 
     images: np.ndarray  # (S, 64, 64, 3) uint8
@@ -54,11 +54,11 @@ def load_run(folder: Path, dataset: Dataset) -> tuple[SequenceModel, dict[str, P
     return parts["model"], parts["probes"]
 
 
-def ask(model: SequenceModel, probes: dict[str, Probe], dataset: Dataset, index: int) -> Answers:
+def predict(model: SequenceModel, probes: dict[str, Probe], dataset: Dataset, index: int) -> Predictions:
     """Asks at every step of a trajectory, while the state is carried along."""
     if not 0 <= index < len(dataset):
         raise ValueError(f"no trajectory {index}: there are {len(dataset)}, from 0")
-    length, carry = int(dataset.lengths[index]), start(model, 1)
+    length, carry = int(dataset.lengths[index]), initial_carry(model, 1)
     parts: list[dict[str, np.ndarray]] = []
     for begins in range(0, length, _CHUNK):
         times = np.minimum(np.arange(begins, begins + _CHUNK), length - 1)[None]
@@ -68,7 +68,7 @@ def ask(model: SequenceModel, probes: dict[str, Probe], dataset: Dataset, index:
         parts.append({key: np.asarray(array)[: length - begins, 0] for key, array in made.items()})
     joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     to_world = _make_turn(joined["agent_pos"], joined["agent_dir"])
-    return Answers(
+    return Predictions(
         joined["image"],
         joined["agent_pos"],
         joined["agent_dir"],
@@ -105,7 +105,7 @@ def _find_colors(dataset: Dataset, index: int) -> list[Color]:
     return [OBJECTS[int(number)] for number in numbers]
 
 
-def mean_score(answers: Answers, step: int) -> dict[str, float]:
+def mean_score(answers: Predictions, step: int) -> dict[str, float]:
     """How good the answers at one step are."""
     found = {}
     if answers.walls is not None:
