@@ -14,6 +14,10 @@ demo:
 	$(BIN)/memory-maze demo --out demo
 
 # Two files of tests at a time, and not those with few but long tests last, when one would run alone.
+# The fast loop: what needs neither a browser, a window, a trained agent nor another MuJoCo.
+check: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE)
+
 test: lint newest
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

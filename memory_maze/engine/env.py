@@ -61,6 +61,10 @@ class Env:
         self.bank = jax.tree.map(jnp.asarray, bank or load_bank(self.task, layouts, held_out=held_out))
         self.atlas = load_atlas()
 
+    def __init_subclass__(cls) -> None:
+        """Environments of one's own are pytrees too."""
+        jax.tree_util.register_pytree_node_class(cls)
+
     def tree_flatten(self) -> tuple[tuple[Bank, Atlas], tuple[Task, Options, View]]:
         """The arrays, and what programs are compiled for."""
         return (self.bank, self.atlas), (self.task, self.options, self.view)
