@@ -132,6 +132,12 @@ BENCHMARKS = {
             benchmarks.reference_table,
         ),
         Benchmark(
+            "generator.json",
+            "The maze generator beside labmaze's",
+            "python benchmarks/generator.py",
+            benchmarks.generator_table,
+        ),
+        Benchmark(
             "throughput-cpu.json",
             "The JAX engine, on a CPU",
             "python benchmarks/throughput.py",
