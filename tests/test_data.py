@@ -30,11 +30,14 @@ from memory_maze.data import DataError, npz
 from memory_maze.data.collection import make_manifest, make_missing
 from memory_maze.data.convert import convert, plan, psnr
 from memory_maze.data.dataset import Batches
+from memory_maze.data.frames import Reader
 from memory_maze.data.inspect import inspect
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.order import Replay, Windows
 from memory_maze.data.schema import check_trajectory
+from memory_maze.options import Options
 from memory_maze.splits import is_held_out
+from memory_maze.world import BORDER_COLORS, bits_of
 
 JOB = {"episodes": 15, "steps": 60, "shard": 5, "evaluation": 5}
 
@@ -543,3 +546,22 @@ def test_files_become_scenes_that_look_the_same(sets, tmp_path):
         quality = psnr(found[index]["image"], original[index]["image"])
         assert quality.min() > 30
         assert quality.mean() > 45
+
+
+@pytest.mark.parametrize("engine", ["jax", "mujoco"])
+def test_pictures_are_those_of_the_variant_and_layouts_of_the_maze(engine):
+    """The way to the target is in the picture; files promise layouts of 0 and 1."""
+    scenes = make_scenes([0, 1])
+    options = Options(global_observables=True, show_path=True)
+    times = np.array([[0, 9, 10, 20]] * 2)
+    rows = np.array([[0] * 4, [1] * 4])
+    seen = Reader(scenes, engine, options).read(rows, times, ("image", "maze_layout", "target_pos"))
+    images = np.asarray(seen["image"])
+    for row, column in np.ndindex(times.shape):
+        border = BORDER_COLORS[scenes.targets[row, times[row, column]]]
+        np.testing.assert_array_equal(images[row, column, -1], [border] * 64)
+        corner = images[row, column, : 2 * scenes.size, -2 * scenes.size :]
+        path = (corner[..., 1] > 120) & (corner[..., [0, 2]] < 128).all(-1)
+        assert path.sum() > 10, "green on the minimap"
+    for layout in np.asarray(seen["maze_layout"]).reshape(-1, scenes.size, scenes.size):
+        np.testing.assert_array_equal(layout, ~bits_of(scenes.walls[0]))

@@ -5,11 +5,14 @@ import time
 import numpy as np
 import pytest
 
-from memory_maze.options import ACTION_NAMES
+from memory_maze.options import ACTION_NAMES, Options
 from memory_maze.paper import SCORES
+from memory_maze.play.game import Game
 from memory_maze.play.recordings import read_recordings
 from memory_maze.play.session import Settings, Sitting, Stage
+from memory_maze.scenario import layout_of
 from memory_maze.tasks import TASKS, make_task
+from memory_maze.world import cell_to_world, to_cells
 
 SHORT = make_task(7, 3, seconds=3)  # 12 steps
 
@@ -213,3 +216,16 @@ def test_scores_of_the_paper_are_for_whole_published_tasks(sit):
 def test_wrong_settings_are_named(wrong):
     with pytest.raises(ValueError, match="name" if "player" in wrong else next(iter(wrong))):
         Settings(**{"task": SHORT, "player": "Ann"} | wrong)
+
+
+def test_maps_show_the_maze_without_the_path_of_a_variant():
+    """Where everything is, at the start and after some steps."""
+    options = Options(global_observables=True, show_path=True)
+    game = Game(SHORT, 3, resolution=64, options=options, actions=[1, 4, 1])
+    seen, pose = game.observe(), game._simulation.engine.pose
+    np.testing.assert_array_equal(seen["maze_layout"], layout_of(game.scenario))
+    np.testing.assert_allclose(seen["agent_pos"], to_cells(pose[:2], 7), atol=1e-5)
+    np.testing.assert_allclose(seen["agent_dir"], [np.cos(-pose[3]), np.sin(-pose[3])], atol=1e-6)
+    objects = [cell_to_world(cell, game.scenario.grid) for cell in game.scenario.objects]
+    np.testing.assert_allclose(seen["targets_pos"], to_cells(np.array(objects), 7))
+    assert all(array.dtype == float for name, array in seen.items() if name != "maze_layout")

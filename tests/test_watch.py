@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 from tiny_data import OBJECTS, STEPS, make_arrays, make_scenes, write_set
 
-from memory_maze import data, web
+from memory_maze import data, palette, web
 from memory_maze.agents.weights import save_agent
 from memory_maze.cli import main
 from memory_maze.data.collection import pack_trajectories
@@ -35,6 +35,7 @@ from memory_maze.tasks import make_task
 from memory_maze.watch import film, sources, trace
 from memory_maze.watch.sources import Settings, SourceError, find_entries, find_pair
 from memory_maze.web.watching import STRIP, Library, watch_routes
+from memory_maze.world import COLOR_NAMES
 
 SHORT = make_task(9, 3, seconds=12.5)  # 50 steps; all tests share a few programs of 9x9
 LENGTH = 50
@@ -578,3 +579,12 @@ def test_the_page_fits_a_phone(browser, recordings, sets):
         page.select_option("#choice-a", own[1])
         page.wait_for_selector("#panel-a .name >> text=Ben")
         context.close()
+
+
+def test_pages_have_the_colours_of_the_other_maps():
+    static = Path(web.__file__).parent / "static"
+    maps, pages = ((static / name).read_text() for name in ("watch-map.js", "api.js"))
+    for name in ("INK", "WALL", "FLOOR", "FALSE_WALL", "FALSE_FLOOR"):
+        assert '{} = "#{:02x}{:02x}{:02x}"'.format(name, *getattr(palette, name)) in maps
+    for name, color in zip(COLOR_NAMES, palette.OBJECTS, strict=True):
+        assert '{}: "#{:02x}{:02x}{:02x}"'.format(name, *color) in pages

@@ -25,7 +25,7 @@ export function make(tag, text, attributes = {}) {
 }
 
 export const COLORS = {
-  red: "#c52c23", green: "#73c566", blue: "#2da2fb", purple: "#6c7ae6", yellow: "#ffe044", salmon: "#ff947c",
+  red: "#c52c23", green: "#73c566", blue: "#2da2fc", purple: "#6c7ae7", yellow: "#ffe044", salmon: "#ff947c",
 };
 
 // A maze from above: {layout: rows of 0 and 1 from the bottom, position, direction, objects, colors}.
