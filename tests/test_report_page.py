@@ -191,7 +191,7 @@ def test_what_is_missing_is_named_with_what_makes_it(tmp_path, capsys):
         assert text in printed.replace("`", "")
     measured = json.loads((RESULTS / "start.json").read_text())["results"]["9x9"]
     times = [f"{measured[kind]['total_seconds']:.1f} s" for kind in ("cold", "warm")]
-    assert ["9x9", *times] in page.table("", "the first time")
+    assert ["9x9", *times] in page.table("", "first run")
     assert not any(tag == "img" for tag, _ in page.tags)
 
 

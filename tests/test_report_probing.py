@@ -255,7 +255,7 @@ def test_states_of_another_size_are_marked_and_told(results):
     assert marked == {"RSSM", "RSSM (TBTT)", "RSSM, untrained"}
     _, note = probing_tables.make_notes(rows)
     assert note == (
-        "Rows with * have a state of another size than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
+        "Rows marked * have a state size other than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
         "RSSM 3,072."
     )
     assert probing_tables.make_notes(make_rows(group([make_result(), make_constant()]))) == [
@@ -536,12 +536,12 @@ def test_the_papers_order_is_counted_from_the_scores():
         make_result("RSSM", walls=99.0, objects=1.0, changes={"recurrent": 64}, **full),
     ]
     assert probing.describe_order(group(made)) == (
-        "Pairs of models that come in the paper's order, of those that are further apart than two standard "
-        "errors: 9x9 walls 2 of 2, 9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
+        "Pairs of models ranked as in the paper, of the pairs that differ by more than two standard errors: "
+        "9x9 walls 2 of 2, 9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
     )  # half a percent of the walls is less than twice sqrt(2) * 0.4
     made[0]["evaluation"]["objects"]["mean"] = 10.0
     assert probing.describe_order(group(made)).endswith("9x9 objects 3 of 3.")
     assert probing.describe_order(group([made[0], made[0] | {"title": "RSSM (TBTT)"}])).endswith(
-        "9x9 walls none are apart, 9x9 objects none are apart."
+        "9x9 walls no such pairs, 9x9 objects no such pairs."
     )
     assert probing.describe_order(group(made[:1])) == ""
