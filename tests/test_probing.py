@@ -358,7 +358,7 @@ def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, caps
     words = ["vae-gru", "--steps", "2"]
     result = call(sets, *words, "--minutes", "1e-9", out=tmp_path)
     assert (result["training"]["steps"], result["training"]["steps_planned"]) == (1, 2)
-    assert "out of time after 1 of 2 steps; run it again to go on" in capsys.readouterr().out
+    assert "time limit reached after 1 of 2 steps; run it again to resume" in capsys.readouterr().out
     assert sorted(result["evaluation"]) == ["objects", "walls"]
     result = call(sets, *words, out=tmp_path)
     assert result["training"]["steps"] == 2
@@ -706,7 +706,7 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypat
     with imageio.get_reader(tmp_path / "predictions.mp4") as video:
         assert video.count_frames() == STEPS // 2 + 1
     for wrong, message in (
-        ([str(tmp_path / "a.gif")], "ends in .png or .mp4"),
+        ([str(tmp_path / "a.gif")], "must end in .png or .mp4"),
         ([str(tmp_path / "a.png"), "--trajectory", "5"], "no trajectory 5: there are 5, from 0"),
         ([str(tmp_path / "a.png"), "--columns", "0"], "columns must be from 1 to 100"),
     ):

@@ -301,8 +301,8 @@ def test_the_command_evaluates_a_run_and_adds_it_on_both_engines(run, capsys, tm
     assert added["mujoco"]["scores"] == report["scores"]
     assert len(added["jax"]["scores"]) == 2
     out = capsys.readouterr().out
-    assert "rewards in each 100 steps: " in out
-    assert "that no agent is trained in" in out
+    assert "rewards per 100 steps: " in out
+    assert "held-out layouts" in out
     before = (run / "result.json").read_bytes()
     main(["evaluate", str(run), "--episodes", "1", "--task", "11x11", "--engine", "mujoco"])
     assert (run / "result.json").read_bytes() == before
@@ -320,7 +320,7 @@ def test_an_agent_that_is_made_to_forget_is_no_result_of_the_run(run, tmp_path, 
     main(["evaluate", str(run), "--episodes", "3", "--forget-every", "5", "--json", str(path)])
     assert json.loads(path.read_text())["forget_every"] == 5
     assert (run / "result.json").read_bytes() == before
-    assert "it forgets every 5 steps" in capsys.readouterr().out
+    assert "is reset every 5 steps" in capsys.readouterr().out
 
 
 def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, monkeypatch, capsys):
@@ -333,7 +333,7 @@ def test_an_evaluation_of_weights_that_have_changed_meanwhile_is_not_added(run, 
 
     monkeypatch.setattr("memory_maze.episodes.evaluate.play", play)
     main(["evaluate", str(run), "--episodes", "3"])
-    assert "the run has gone on meanwhile" in capsys.readouterr().out
+    assert "the run has continued in the meantime" in capsys.readouterr().out
     assert (run / "result.json").read_bytes() == before
 
 
@@ -388,7 +388,7 @@ def test_wrong_exports_are_refused(run, shipped, capsys):
     before = (run / "agent.safetensors").read_bytes()
     with pytest.raises(SystemExit):
         main(["export-agent", str(shipped), str(run)])
-    assert "a run needs its own weights" in capsys.readouterr().err
+    assert "which needs its own weights" in capsys.readouterr().err
     assert (run / "agent.safetensors").read_bytes() == before
     (shipped / "agent.safetensors").write_bytes(before[:100])
     for arguments in (["export-agent", str(shipped), str(shipped.parent / "b")], ["evaluate", str(shipped)]):

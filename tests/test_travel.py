@@ -33,7 +33,7 @@ def test_a_variant_goes_through_all_commands(variant, tmp_path, monkeypatch, cap
     options = parse_options(variant, settings)
     task, trained = read_variant(json.loads((tmp_path / "runs/tiny/config.json").read_text()))
     assert (task.name, task.seconds, trained) == ("7x7", 10, options)
-    assert "stays as it is" not in shown
+    assert "unchanged" not in shown
     (evaluation,) = json.loads((tmp_path / "runs/tiny/result.json").read_text())["evaluations"]
     assert (evaluation["episodes"], evaluation["steps"]) == (6, 10 * options.control_freq)
     assert load("data", "train").options == options
