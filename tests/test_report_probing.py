@@ -270,7 +270,7 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "94.0" in printed
     assert "86.0" in printed
     assert "(n=2)" in printed
-    assert "Rows with * have a state" in " ".join(printed.split())
+    assert "Rows marked * have a state size" in " ".join(printed.split())
     names = ["probing-bars.png", "probing-curves.png", "probing.md", "probing.json", "probing-steps.png"]
     assert {path.name for path in out.iterdir()} == set(names)
     page = (out / "probing.md").read_text()
@@ -282,7 +282,7 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "| objects | 0 | 1,500 |" in page
     assert "| 700 of 1,500 |" in page
     assert "second half" in page
-    assert "Rows with * have a state" in page
+    assert "Rows marked * have a state size" in page
     assert set(re.findall(r"\]\((.*?)\)", page)) == {
         "probing-bars.png",
         "probing-curves.png",
