@@ -54,7 +54,7 @@ class Options:
         if self.image_only_obs and not self.target_color_in_image:
             raise ValueError("image_only_obs needs target_color_in_image: nothing else shows the target")
         if self.show_path and not self.global_observables:
-            raise ValueError("show_path needs global_observables=True: the path is drawn from them")
+            raise ValueError("show_path needs global_observables=True: the path is computed from them")
 
     @property
     def substeps(self) -> int:

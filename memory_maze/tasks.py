@@ -101,7 +101,7 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
     if isinstance(task, str):
         if task not in TASKS:
             raise ValueError(
-                f"no task {task!r}: {did_you_mean(task, TASKS)}; "
+                f"unknown task {task!r}: {did_you_mean(task, TASKS)}; "
                 "for another size pass memory_maze.make_task(size, objects)"
             )
         task = TASKS[task]
@@ -117,7 +117,7 @@ def parse_task(name: str, objects: int | None = None, seconds: float | None = No
     """
     size, _, again = name.partition("x")
     if not size.isdecimal() or size != again:
-        raise ValueError(f"no task {name!r}: {did_you_mean(name, TASKS, ', and any odd size like 7x7')}")
+        raise ValueError(f"unknown task {name!r}: {did_you_mean(name, TASKS, ', or any odd size like 7x7')}")
     if objects is None:
         objects = TASKS[name].objects if name in TASKS else 3
     return make_task(int(size), objects, seconds)

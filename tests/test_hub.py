@@ -273,13 +273,13 @@ def test_one_process_fetches_and_the_others_wait(server):
 
 def test_files_must_stay_in_their_folder(server):
     server.files["../escaped.npz"] = b"x"
-    with pytest.raises(DataError, match="leads out of it"):
+    with pytest.raises(DataError, match="outside of the data set"):
         load(NAME)
 
 
 def test_a_repository_without_data(server):
     server.files = {"README.md": b"nothing here"}
-    with pytest.raises(DataError, match="there is no data in it"):
+    with pytest.raises(DataError, match="it has no data"):
         load(NAME)
 
 
@@ -287,7 +287,7 @@ def test_a_repository_without_data(server):
     ("name", "kind", "message"),
     [
         ("hub:someone/else", FileNotFoundError, "no such data set"),
-        ("hub:someone/locked", PermissionError, "let you in"),
+        ("hub:someone/locked", PermissionError, "request access"),
         ("hub:someone/mazes@v9", FileNotFoundError, "no revision 'v9'"),
         ("hub:mazes", ValueError, "hub:owner/name"),
         ("hub:someone/mazes/../other", ValueError, "hub:owner/name"),

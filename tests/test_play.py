@@ -238,7 +238,7 @@ def test_the_command_plays_and_an_episode_closed_early_is_not_recorded(screen, s
     screen.close_window()
     output, errors = window.communicate(timeout=30)
     assert (window.returncode, errors) == (0, "")
-    assert output.strip() == "the episode was not finished: it is not recorded"
+    assert output.strip() == "the episode was not finished and is not recorded"
     assert not out.exists()
 
 

@@ -29,7 +29,7 @@ VAE+GRU (TBTT)     90.0 ± 0.1  80.2 ± 0.1  7.8 ± 0.2   34.9 ± 0.1
 RSSM (TBTT)        94.0 ± 0.5  80.5 ± 0.2  6.2 ± 0.3   33.8 ± 0.1
 """
 LENGTH = 1001
-WRONG = "0.json: no result of a probing run, or a damaged one"
+WRONG = "0.json: not a valid result of a probing run"
 RSSM = "RSSM (TBTT), preset small, 1,500 steps"
 UNTRAINED = RSSM.replace("RSSM (TBTT)", "RSSM, untrained")
 
@@ -438,7 +438,7 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing", "missing is not there: give folders or files that memory-maze probe has written"),
+        ("missing", "missing not found: give directories or files written by memory-maze probe"),
         ("empty", "empty: neither probing runs nor their result files: memory-maze probe writes them"),
         ("online", "online: no probing runs, but 1 online run (memory-maze report online "),
         ("online/0.json", "0.json: no probing runs, but 1 online run (memory-maze report online "),

@@ -75,8 +75,8 @@ def test_every_kind_is_found_in_one_folder(runs):
     files, found = find("probing", runs)
     assert files == ["runs/deeper/rssm"]
     assert found.unfinished == {
-        runs / "killed-rssm": "runs/killed-rssm: not evaluated yet, after 200 gradient steps: the same "
-        "memory-maze probe command goes on"
+        runs / "killed-rssm": "runs/killed-rssm: not evaluated yet, after 200 gradient steps: "
+        "run memory-maze probe again to resume"
     }
     assert not found.damaged
 
@@ -164,7 +164,7 @@ def test_a_damaged_file_is_named_by_its_own_report_alone(runs, capsys):
     main(["report", "online", "runs", "--out", "report"])
     printed = " ".join(capsys.readouterr().out.split())
     assert "26.6 ± 0.8" in printed, "the others are reported"
-    assert "left out: runs/broken/result.json: no result of an online run, or a damaged one: " in printed
+    assert "left out: runs/broken/result.json: not a valid result of an online run: " in printed
     assert ": remove it, and memory-maze evaluate runs/broken writes it again" in printed
     assert "Left out, for they are damaged: broken." in Path("report/online.md").read_text()
     main(["report", "probing", "runs"])

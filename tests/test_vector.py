@@ -416,8 +416,8 @@ def test_every_id_makes_batches():
     ("keywords", "error", "message"),
     [
         ({"engine": "mujoco"}, ValueError, 'vectorization_mode="sync"'),
-        ({"arrays": "torch"}, ValueError, "there are numpy, jax"),
-        ({"render_mode": "human"}, ValueError, "there is rgb_array"),
+        ({"arrays": "torch"}, ValueError, "choose from numpy, jax"),
+        ({"render_mode": "human"}, ValueError, "use rgb_array"),
         ({"num_envs": 0}, ValueError, "num_envs must be a positive integer"),
         ({"num_envs": 2.0}, ValueError, "num_envs must be a positive integer"),
         ({"top_cam": True}, TypeError, "did you mean 'top_camera'"),

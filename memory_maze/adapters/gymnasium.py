@@ -34,7 +34,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
-            raise ValueError(f"no render_mode {render_mode!r}: there are {', '.join(modes)}")
+            raise ValueError(f"unknown render_mode {render_mode!r}: choose from {', '.join(modes)}")
         self.render_mode = render_mode
         self._render_resolution = render_resolution
         resolution = None if render_mode is None else render_resolution
@@ -56,7 +56,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         options = options or {}
         if unknown := options.keys() - {"scenario"}:
-            raise ValueError(f"unknown reset options {sorted(unknown)}: there is 'scenario'")
+            raise ValueError(f"unknown reset options {sorted(unknown)}: the only option is 'scenario'")
         scenario: Scenario | str | os.PathLike[str] | None = options.get("scenario")
         observation = self.simulation.reset(seed, scenario)
         self._show()

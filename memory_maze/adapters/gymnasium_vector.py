@@ -98,7 +98,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
     def state(self) -> State:
         """The present state of all mazes, on the device; the next `step` takes its memory."""
         if self.closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if self._state is None:
             raise RuntimeError("call reset() first")
         return self._state
@@ -107,9 +107,9 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         if self.closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if options:
-            raise ValueError(f"unknown reset options {sorted(options)}: there are none")
+            raise ValueError(f"unknown reset options {sorted(options)}: none are supported")
         if seed is not None:
             self._keys = self._make_keys(seed)
         self._keys, self._state, self._cut, observation = _reset(self._batch, self._spread, self._keys)
@@ -168,7 +168,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
             inside = (given >= 0) & (given < len(ACTIONS)) if discrete else np.isfinite(given)
             right = bool(inside.all())
         if not right:
-            raise ValueError(f"wrong actions {actions!r}: {_describe_actions(self.num_envs, discrete)}")
+            raise ValueError(f"invalid actions {actions!r}: {_describe_actions(self.num_envs, discrete)}")
         return jax.device_put(given.astype(jnp.int32 if discrete else jnp.float32), self._device)
 
 
@@ -223,11 +223,11 @@ def _make_key(seed: int) -> jax.Array:
 def _check_arguments(num_envs: int, arrays: str, render_mode: str | None, engine: str) -> None:
     check_count("num_envs", num_envs)
     if arrays not in ARRAYS:
-        raise ValueError(f"no arrays {arrays!r}: there are {', '.join(ARRAYS)}")
+        raise ValueError(f"unknown arrays {arrays!r}: choose from {', '.join(ARRAYS)}")
     if render_mode not in (None, "rgb_array"):
-        raise ValueError(f"no render_mode {render_mode!r} for many mazes: there is rgb_array")
+        raise ValueError(f"unknown render_mode {render_mode!r} for a vector environment: use rgb_array")
     if engine != "jax":
         raise ValueError(
-            f'no batched engine {engine!r}: for other engines than "jax" '
-            'use gymnasium.make_vec(..., vectorization_mode="sync") or "async"'
+            f'engine {engine!r} cannot be vectorized: use "jax", or '
+            'gymnasium.make_vec(..., vectorization_mode="sync") or "async"'
         )

@@ -77,7 +77,7 @@ class Simulation:
         self.task = get_task(task, seconds)
         self.options = Options.from_keywords(keywords)
         if engine not in ENGINES:
-            raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+            raise ValueError(f"unknown engine {engine!r}: choose from {', '.join(ENGINES)}")
         check_minimap(self.task, self.options)
         if render_resolution is not None:
             check_resolution("render_resolution", render_resolution)
@@ -115,7 +115,7 @@ class Simulation:
     ) -> Observation:
         """Starts the next episode, or the first of another seed, or a given scenario."""
         if self._closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         chosen = self._fixed if scenario is None else self._load(scenario)
         if seed is not None:
             self._sampler, self._sampled = self._make_sampler(seed), False
@@ -136,7 +136,7 @@ class Simulation:
         """Returns the observation, the reward, and whether the time is up."""
         self._check_started()
         if self._closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if not self._steps_left:
             raise RuntimeError("the episode is over: call reset() before the next step()")
         control = self._control(action)
@@ -162,7 +162,7 @@ class Simulation:
         if isinstance(scenario, str | os.PathLike):
             scenario = Scenario.load(scenario)
         if not isinstance(scenario, Scenario):
-            raise TypeError(f"scenario must be a Scenario, or the path of one: got {scenario!r}")
+            raise TypeError(f"scenario must be a Scenario or a path: got {scenario!r}")
         size, count = scenario.size, len(scenario.objects)
         if (size, count) != (self.task.size, self.task.objects):
             raise ValueError(
@@ -181,12 +181,12 @@ class Simulation:
             index = _as_index(action)
             if index is None or not 0 <= index < len(ACTIONS):
                 names = ", ".join(f"{i} {name}" for i, name in enumerate(ACTION_NAMES))
-                raise ValueError(f"wrong action {action!r}: actions are {names}")
+                raise ValueError(f"invalid action {action!r}: actions are {names}")
             return ACTIONS[index]
         control = np.asarray(action)
         if control.shape != (2,) or control.dtype.kind not in "fiu" or not np.isfinite(control).all():
             raise ValueError(
-                f"wrong action {action!r}: give two finite numbers from -1 to 1, "
+                f"invalid action {action!r}: give two finite numbers from -1 to 1, "
                 "roll (-1 is forward) and steer (-1 is left)"
             )
         return np.clip(control.astype(np.float64), -1, 1)

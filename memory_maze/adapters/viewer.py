@@ -21,7 +21,7 @@ class Window:
             raise missing('render_mode="human" needs pygame', "pygame", "play") from error
         self._pygame = pygame
         if not _has_screen():
-            warnings.warn("there is no screen: the window is not shown", stacklevel=2)
+            warnings.warn("no display found: the window is not shown", stacklevel=2)
             # Not SDL's own choice, which would close the EGL display that MuJoCo draws on.
             os.environ["SDL_VIDEODRIVER"] = "dummy"
         # An SDL window that draws through OpenGL would take this thread's context from MuJoCo.

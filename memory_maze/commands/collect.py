@@ -62,5 +62,5 @@ class Command:
             options=options,
         )
         if self.ray is not None and importlib.util.find_spec("ray") is None:
-            raise missing("this needs ray", "ray", "ray")
+            raise missing("--ray needs ray", "ray", "ray")
         run_collection(self.out, manifest, Console(), self.ray)

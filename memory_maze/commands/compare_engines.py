@@ -29,7 +29,7 @@ class Command:
 
     def run(self) -> None:
         if importlib.util.find_spec("PIL") is None:
-            raise missing("this needs PIL", "PIL", "video")
+            raise missing("this command needs PIL", "PIL", "video")
         from memory_maze.compare import report as comparison
 
         check_seed(self.seed)

@@ -20,6 +20,6 @@ def find_preset(agent: Any, name: str) -> Any:
         return agent()
     if name not in agent.presets:
         near = difflib.get_close_matches(name, agent.presets, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(agent.presets)}"
-        raise ValueError(f"no preset {name!r} of {agent.title}: {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(agent.presets)}"
+        raise ValueError(f"unknown preset {name!r} of {agent.title}: {hint}")
     return agent.presets[name]

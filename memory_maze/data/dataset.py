@@ -55,7 +55,7 @@ def load(
         return Dataset(path, Files(members), evaluation=evaluation)
     shards = manifest.complete(path, split)
     if not shards:
-        raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
+        raise DataError(f"{path}: no trajectories found{f' for {split}' if split else ''}")
     with _advising("it is fetched" if hub.is_name(name) else "memory-maze collect makes it"):
         return _load_shards(path, manifest, shards, engine)
 
@@ -93,8 +93,8 @@ def _check_memory(path: Path, shards: list[Shard]) -> None:
             total += archive.unpacked
         if 2 * total > memory:
             raise TooLargeError(
-                f"{path}: it has {total:,} bytes unpacked up to {shard.file}, and joining takes twice as "
-                f"much memory: this machine has {memory:,} bytes; load one split, or on a larger machine"
+                f"{path}: {total:,} bytes uncompressed up to {shard.file}, and loading takes twice as "
+                f"much memory: this machine has {memory:,} bytes; load a single split, or use a larger one"
             )
 
 
@@ -104,7 +104,7 @@ def _read_shard(path: Path, manifest: Manifest, shard: Shard) -> Scenes:
     wanted = len(shard.episodes), manifest.task.size, manifest.task.objects, manifest.steps + 1
     if found != wanted:
         raise DataError(
-            f"{path / shard.file}: trajectories, size, objects and elements are {found} and not {wanted}"
+            f"{path / shard.file}: trajectories, size, objects and elements are {found}, not {wanted}"
         )
     return scenes
 
@@ -116,7 +116,7 @@ def _find_files(path: Path, split: str | None) -> list[Member]:
         members = [member for member in members if is_in_split(member, path, split)]
     members.sort(key=lambda member: is_in_split(member, path, "eval"))
     if not members:
-        raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
+        raise DataError(f"{path}: no NPZ files found{f' for {split}' if split else ''}")
     return members
 
 
@@ -178,7 +178,7 @@ class Dataset:
     ) -> dict[str, np.ndarray]:
         """A trajectory, or some elements of it; element 0 is before the first action."""
         if not -len(self) <= index < len(self):
-            raise IndexError(f"trajectory {index}: there are {len(self)}")
+            raise IndexError(f"trajectory {index} is out of range: there are {len(self)}")
         index %= len(self)
         times = np.arange(self.lengths[index])[start:stop]
         arrays = self._source.read(np.full((1, len(times)), index), times[None], check_keys(keys))

@@ -66,7 +66,7 @@ class Batch:
 
     def _split(self, key: jax.Array) -> jax.Array:
         if key.shape not in ((), (self.num,)):
-            raise ValueError(f"give one key or {self.num}, one per maze: got {key.shape}")
+            raise ValueError(f"give one key or {self.num}, one per environment: got {key.shape}")
         return key if key.shape else jax.random.split(key, self.num)
 
 

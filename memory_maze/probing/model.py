@@ -84,7 +84,7 @@ def find_maker(name: str) -> Make:
     """What makes the model of `package.module:Name` from a key."""
     found = import_name(name, "model")
     if not callable(found):
-        raise ValueError(f"no model {name!r}: it cannot be called with a key")
+        raise ValueError(f"invalid model {name!r}: it cannot be called with a key")
     if isinstance(found, type) and not issubclass(found, SequenceModel):
-        raise ValueError(f"{name} is no SequenceModel: see memory_maze.probing.model")
+        raise ValueError(f"{name} is not a SequenceModel: see memory_maze.probing.model")
     return found

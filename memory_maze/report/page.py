@@ -190,7 +190,7 @@ def write_page(
     ]
     if not any(section.blocks for section in sections):
         raise ValueError(
-            f"neither results in {results} nor recordings in {recordings}: name their folders, or those by "
+            f"no results in {results} and no recordings in {recordings}: give other directories, with "
             "--results and --recordings"
         )
     return _write(out, sections)
@@ -200,14 +200,12 @@ def write_page_of(paths: Sequence[Path], out: Path, *, oracle: Oracle, anonymous
     """Writes `out`/index.html: what runs of all kinds and people have come to, in some folders."""
     for path in paths:
         if not path.exists():
-            raise FileNotFoundError(f"{path} is not there: name folders of runs or of recordings")
+            raise FileNotFoundError(f"{path} not found: give directories of runs or recordings")
     sections = [_online(paths, oracle), _probing(paths), _people(paths, oracle, anonymous)]
     if not any(section.blocks for section in sections):
         damaged = [text for section in sections for text in section.damaged]
         names = " ".join(map(str, paths))
-        raise ValueError(
-            next(iter(damaged), f"{names}: there are neither runs nor recordings of people in it")
-        )
+        raise ValueError(next(iter(damaged), f"{names}: no runs or recordings of people found"))
     for section in sections:
         section.missing = []  # who names folders knows what is not in them
     return _write(out, sections)

@@ -96,14 +96,14 @@ def read_file(path: Path, kind: Kind) -> dict[str, Any]:
     try:
         content = json.loads(read_small(path, MAX_BYTES))
         if (told := find_kind(content)) in {ONLINE, PROBING} - {kind.name}:
-            raise ResultError(f"{path}: it is not of {kind.run}: memory-maze report {told} shows it")
+            raise ResultError(f"{path}: not {kind.run}: use memory-maze report {told}")
         if wrong := _find_wrong(content, kind):
             raise ValueError(wrong)
         return kind.complete(content)
     except ResultError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        text = f"{path}: no result of {kind.run}, or a damaged one: {error}"
+        text = f"{path}: not a valid result of {kind.run}: {error}"
         raise ResultError(f"{text}: {_find_remedy(path, kind)}") from error
 
 

@@ -129,7 +129,7 @@ def check_same(out: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> Non
     for key, value in new.items():
         if old.get(key) != value:
             raise ValueError(
-                f"{out}: its run has {key} {old.get(key)} and not {value}: choose another folder"
+                f"{out}: its run has {key} {old.get(key)}, not {value}: choose another directory"
             )
 
 
@@ -197,7 +197,7 @@ class _Runner:
                     job.save(checkpoints)
                     saved = time.perf_counter()
                 if wishes.stop and not last:
-                    text = f"saved after {update * unit:,} steps; run it again to go on: {self.out}"
+                    text = f"saved after {update * unit:,} steps; run it again to resume: {self.out}"
                     raise RunStoppedError(text, stop.signal_number)
                 if wishes.end:
                     break
