@@ -1,4 +1,4 @@
-"""The gymnasium interface: five-tuples, seeds at reset, pictures for people."""
+"""The gymnasium interface."""
 
 import os
 from typing import Any
@@ -17,9 +17,10 @@ RENDER_RESOLUTION = 256
 class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     """Memory Maze for gymnasium; arguments as for `Simulation`.
 
-    Played by the JAX engine, or by MuJoCo with `engine="mujoco"`.
-    `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` goes on in it. Pass
-    `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
+    Runs on the JAX engine, or on MuJoCo with `engine="mujoco"`.
+    `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` continues it. Pass
+    `options={"scenario": scenario}` to play a given maze. Episodes are truncated by the time limit and never
+    terminated.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
@@ -47,7 +48,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
 
     @property
     def scenario(self) -> Scenario:
-        """The episode being played."""
+        """The current episode."""
         return self.simulation.scenario
 
     def reset(
@@ -68,7 +69,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         return observation, reward, False, time_is_up, {}
 
     def render(self) -> np.ndarray | None:
-        """The present view at `render_resolution`; in human mode the window is up to date already."""
+        """Renders the current view at `render_resolution`; in human mode the window is always up to date."""
         if self.render_mode == "rgb_array":
             return self.simulation.render(self._render_resolution)
         if self.render_mode is None:
