@@ -103,7 +103,7 @@ def test_an_agent_of_ones_own_is_one_file(folder, capsys):
         ("impale", "unknown agent 'impale': did you mean 'impala'?"),
         ("dqn", "unknown agent 'dqn': choose from impala, or your own as package.module:Name"),
         ("own_agent:Configuration", "own_agent has no Configuration"),
-        ("own_agent:Network", "own_agent:Network is no agent's config class"),
+        ("own_agent:Network", "own_agent:Network is not a subclass of AgentConfig"),
         ("nowhere:Config", "expected nowhere.py in the current directory"),
     ],
 )

@@ -154,10 +154,10 @@ def fail(capsys, *arguments):
         ("evaluate nothere:Policy", "expected nothere.py in the current directory"),
         ("evaluate random --json /proc/x/y.json", "y.json: cannot write to it"),
         ("inspect data --json /proc/x", "/proc/x: cannot write to it"),
-        ("demo --out /proc/x", "it cannot be written"),
-        ("compare-engines --out /proc/x", "it cannot be written"),
-        ("video oracle --out /proc/x.mp4", "it cannot be written"),
-        ("collect --out /proc/x", "/proc/x: cannot write to it to"),
+        ("demo --out /proc/x", "cannot write to it"),
+        ("compare-engines --out /proc/x", "cannot write to it"),
+        ("video oracle --out /proc/x.mp4", "cannot write to it"),
+        ("collect --out /proc/x", "/proc/x: cannot write to it"),
     ],
 )
 def test_mistakes_name_the_file_and_the_remedy(tmp_path, monkeypatch, capsys, command, message):

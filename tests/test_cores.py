@@ -168,7 +168,7 @@ def test_a_core_of_ones_own_starts_from_its_own_defaults(folder):
         (["core=my_core:Conf"], "my_core has no Conf"),
         (
             ["core=my_core:Traces"],
-            "my_core:Traces is not a config class of a core: see memory_maze.models.cores",
+            "my_core:Traces is not a subclass of CoreConfig: see memory_maze.models.cores",
         ),
         (["core=memory_maze.models.cores.config:SizedConfig"], "lacks methods of a core: see memory_maze."),
         (["core.sise=3"], "unknown hyperparameter 'sise' of core=lstm: did you mean 'size'?"),

@@ -169,7 +169,7 @@ def test_steps_before_reset_are_refused():
 def test_wrong_actions_are_refused(make, action):
     env = make().unwrapped
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"wrong action .* 1 forward"):
+    with pytest.raises(ValueError, match=r"invalid action .* 1 forward"):
         env.step(action)
     env.step(np.int64(5))
     env.step(np.array(5))

@@ -204,7 +204,7 @@ def test_folders_and_revisions(server):
 @pytest.mark.parametrize("path", ["train-00001.npz", "dataset.json"])
 def test_a_download_that_breaks_off_goes_on_with_the_next_call(server, path):
     server.cut, server.dies = path, True
-    with pytest.raises(OSError, match="could not be fetched") as caught:
+    with pytest.raises(OSError, match="could not be downloaded") as caught:
         load(NAME)
     assert COMMAND in str(caught.value)
     assert not list(hub.cache_folder("hub").rglob("*.incomplete"))
@@ -238,7 +238,7 @@ def test_what_a_killed_process_left_is_removed(server):
 def test_wrong_bytes_are_refused_by_name_and_fetched_again(server, path):
     content = server.files[path]
     server.damaged[path] = content[:-1] + bytes([content[-1] ^ 1])
-    with pytest.raises(DataError, match=f"{path}: not what hub:someone/mazes has") as caught:
+    with pytest.raises(DataError, match=f"{path}: wrong checksum for hub:someone/mazes") as caught:
         load(NAME)
     assert "load it again" in str(caught.value)
     server.damaged.clear()
@@ -255,7 +255,7 @@ def test_a_file_that_is_lost_is_fetched_again(server):
     check(load(NAME))
     server.close()
     path.unlink()
-    with pytest.raises(OSError, match="could not be fetched"):
+    with pytest.raises(OSError, match="could not be downloaded"):
         load(NAME)
 
 

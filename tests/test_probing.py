@@ -362,7 +362,7 @@ def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, caps
     assert sorted(result["evaluation"]) == ["objects", "walls"]
     result = call(sets, *words, out=tmp_path)
     assert result["training"]["steps"] == 2
-    assert "out of time" not in capsys.readouterr().out
+    assert "time limit reached" not in capsys.readouterr().out
     with pytest.raises(SystemExit):
         call(sets, *words, "--minutes", "0", out=tmp_path)
     assert "minutes must be above 0: got 0" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_a_run_of_somebody_else_is_evaluated_and_left_as_it_is(run, monkeypatch,
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     evaluate_command._note(run, make_report(run, engine="mujoco"), "9x9")
     printed = capsys.readouterr().out.replace("\n", "")
-    assert f"not added: {run / 'result.json'}: it cannot be written (Permission denied)" in printed
+    assert f"not added: {run / 'result.json'}: cannot write to it (Permission denied)" in printed
     assert (run / "result.json").read_bytes() == before
 
 

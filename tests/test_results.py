@@ -197,7 +197,7 @@ def test_a_damaged_copy_that_tells_nothing_is_named_by_both(runs):
     (runs / "broken.json").write_text("")
     for kind in KINDS:
         (text,) = find(kind, runs)[1].damaged.values()
-        assert text.startswith("runs/broken.json: no result of a")
+        assert text.startswith("runs/broken.json: not a valid result of a")
         assert text.endswith("take the file of its run again, or move it away")
 
 

@@ -107,5 +107,5 @@ def test_a_slow_first_update_is_told_before_it_ends(monkeypatch):
         forecast.note({})
     assert told[0] == "the first update is still running after 0 s: the run will take more than 2 min"
     assert told[1].startswith("19")
-    assert "5,000 take about 4 min" in told[1]
+    assert "5,000 will take about 4 min" in told[1]
     assert len(told) == 2

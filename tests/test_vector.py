@@ -347,7 +347,7 @@ WRONG_ACTIONS = {
 @pytest.mark.parametrize("actions", WRONG_ACTIONS.values(), ids=WRONG_ACTIONS)
 def test_wrong_actions_are_refused(env, actions):
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"(?s)wrong actions .* 4 integers.* 1 forward"):
+    with pytest.raises(ValueError, match=r"(?s)invalid actions .* 4 integers.* 1 forward"):
         env.step(actions)
     env.step([0, 1, 2, 5])
 
@@ -360,7 +360,7 @@ def test_continuous_actions(env, other_env):
     expected = env.step([0, 1, 2, 5])
     assert_same(other_env.step([[0, 0], [-1, 0], [0, -1], [-1, 1]])[:4], expected[:4])
     for wrong in (np.zeros(NUM), np.full((NUM, 2), np.nan), np.zeros((NUM, 2), bool), jnp.zeros((2, NUM))):
-        with pytest.raises(ValueError, match=r"(?s)wrong actions .* roll \(-1 is forward\)"):
+        with pytest.raises(ValueError, match=r"(?s)invalid actions .* roll \(-1 is forward\)"):
             other_env.step(wrong)
 
 

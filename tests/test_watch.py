@@ -256,7 +256,7 @@ def test_probes_answer_along_a_trajectory(tmp_path):
         ("{set}#10", "trajectory 10 is out of range: there are 10"),
         ("{folder}", "no trajectories|no NPZ"),
         ("{folder}/text.txt", "text.txt"),
-        ("no.module:name", "no policy"),
+        ("no.module:name", "unknown policy"),
     ],
 )
 def test_what_is_nothing_is_refused(tmp_path, word, message):

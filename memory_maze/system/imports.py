@@ -51,7 +51,7 @@ def find_class(name: str, kind: str, base: type[Base], places: Mapping[str, str]
         raise ValueError(f"unknown {kind} {name!r}: {did_you_mean(name, places, others)}")
     found = import_name(places.get(name, name), kind)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{name} is not a config class of a {kind}: see {base.__module__}")
+        raise ValueError(f"{name} is not a subclass of {base.__name__}: see {base.__module__}")
     return found
 
 
