@@ -353,7 +353,7 @@ def test_a_byte_that_flips_in_the_cache_is_told_or_harmless(server):
     content = path.read_bytes()
     middle = len(content) // 2
     path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-    with pytest.raises(DataError, match=r"train-00001\.npz.*: remove this file, and it is fetched again"):
+    with pytest.raises(DataError, match=r"train-00001\.npz.*: remove this file, and load it again"):
         load(NAME)
     path.unlink()
     check(load(NAME))

@@ -256,7 +256,7 @@ def test_without_a_screen_one_line_says_what_to_do(display, tmp_path):
     )
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert "no screen" in result.stderr
+    assert "no display" in result.stderr
     assert "memory-maze serve" in result.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -313,7 +313,7 @@ def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):
     ("path", "message"),
     [
         ("missing", "missing"),
-        ("empty", "empty: neither online runs nor their result files: memory-maze train writes them"),
+        ("empty", "empty: neither online runs nor their result files: they are written by memory-maze train"),
         ("damaged", "0.json: not a valid result of an online run"),
         ("other", "other: neither online runs nor their result files"),
         ("odd", "0.json: not a valid result of an online run: std_error is 'small'"),

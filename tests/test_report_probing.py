@@ -439,7 +439,10 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path):
     ("path", "message"),
     [
         ("missing", "missing not found: give directories or files written by memory-maze probe"),
-        ("empty", "empty: neither probing runs nor their result files: memory-maze probe writes them"),
+        (
+            "empty",
+            "empty: neither probing runs nor their result files: they are written by memory-maze probe",
+        ),
         ("online", "online: no probing runs, but 1 online run (memory-maze report online "),
         ("online/0.json", "0.json: no probing runs, but 1 online run (memory-maze report online "),
         ("damaged", WRONG),

@@ -165,12 +165,12 @@ def test_a_damaged_file_is_named_by_its_own_report_alone(runs, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "26.6 ± 0.8" in printed, "the others are reported"
     assert "left out: runs/broken/result.json: not a valid result of an online run: " in printed
-    assert ": remove it, and memory-maze evaluate runs/broken writes it again" in printed
-    assert "Left out, for they are damaged: broken." in Path("report/online.md").read_text()
+    assert ": remove it, and recreate it with memory-maze evaluate runs/broken" in printed
+    assert "Left out because they are damaged: broken." in Path("report/online.md").read_text()
     main(["report", "probing", "runs"])
     assert "broken" not in capsys.readouterr().out
     main(["report", "page", "runs", "--out", "site"])
-    assert "Left out, for they are damaged: broken." in Page(Path("site/index.html").read_text()).text
+    assert "Left out because they are damaged: broken." in Page(Path("site/index.html").read_text()).text
     # As the remedy says: what the run logged is still there.
     (runs / "broken" / "result.json").unlink()
     files, found = find("online", runs)
@@ -198,7 +198,7 @@ def test_a_damaged_copy_that_tells_nothing_is_named_by_both(runs):
     for kind in KINDS:
         (text,) = find(kind, runs)[1].damaged.values()
         assert text.startswith("runs/broken.json: not a valid result of a")
-        assert text.endswith("take the file of its run again, or move it away")
+        assert text.endswith("copy it again from its run, or remove it")
 
 
 def test_a_damaged_run_without_a_result_is_named(runs):

@@ -56,7 +56,7 @@ def load(
     shards = manifest.complete(path, split)
     if not shards:
         raise DataError(f"{path}: no trajectories found{f' for {split}' if split else ''}")
-    with _advising("it is fetched" if hub.is_name(name) else "memory-maze collect makes it"):
+    with _advising("load it" if hub.is_name(name) else "run memory-maze collect"):
         return _load_shards(path, manifest, shards, engine)
 
 

@@ -217,7 +217,7 @@ def _find_unexpected(found: Inspection, manifest: Manifest) -> None:
         elif file.suffix in (".npz", ".zip"):
             found.problems.append(f"{file}: unexpected: {NAME} does not name it")
         else:
-            found.remarks.append(f"{file}: no part of the data set")
+            found.remarks.append(f"{file}: not part of the data set")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,6 +289,6 @@ def _check_splits(found: Inspection) -> None:
     }
     for layout, (part, index) in zip(layouts, found.places, strict=True):
         if part.split == "eval" and layout.tobytes() in train:
-            text = f"{part.member.name}: the layout of trajectory {index} is in the split train, too"
+            text = f"{part.member.name}: the layout of trajectory {index} is also in the split train"
             ours = found.manifest is not None and CONVERTED not in found.manifest.made_with
             (found.problems if ours else found.remarks).append(text)

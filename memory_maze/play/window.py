@@ -38,7 +38,7 @@ KEYS = (
 )
 QUESTIONS = {"restart": "R again: to a new maze", "quit": "Esc again: quit"}
 NO_SCREEN = (
-    "there is no screen to open a window on: play on a desktop, or from another machine in its browser "
+    "no display to open a window on: play on a desktop, or from another machine in a browser "
     "with memory-maze serve"
 )
 

@@ -23,8 +23,8 @@ from memory_maze.tasks import TASKS, Task
 from memory_maze.variants import name_task, record_options
 
 NOTE = (
-    "Mean score of the episodes ± its standard error, by drawing the episodes again, as in the paper; the "
-    "paper's human is one person with ten episodes of each size. Practice is not counted."
+    "Mean score of the episodes ± its bootstrapped standard error, as in the paper; the "
+    "paper's human is one person with ten episodes of each size. Practice does not count."
 )
 _PAPER = ("Oracle", "Human")
 _PEOPLE = "People"

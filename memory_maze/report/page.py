@@ -20,9 +20,9 @@ from memory_maze.version import __version__
 
 TITLE = "Memory Maze: results"
 INTRODUCTION = (
-    "Memory Maze is a benchmark of long-term memory: in random 3D mazes an agent is asked for one of several "
-    "coloured objects after the other, and its score is how many it finds. These are all results of this "
-    "package beside those of the paper, each with the command, the machine and the commit that made it."
+    "Memory Maze is a benchmark of long-term memory: in random 3D mazes an agent searches for one coloured "
+    "object after another, and its score is how many it finds. This page shows all results of this package "
+    "with those of the paper, each with its command, machine and commit."
 )
 Line = tuple[str, ...]
 
@@ -73,7 +73,7 @@ BENCHMARKS = {
     "Scores without training": (
         Benchmark(
             "policies.json",
-            "Policies that are given the state",
+            "Policies that receive the state",
             "python benchmarks/policies.py",
             benchmarks.policy_table,
         ),
@@ -105,7 +105,7 @@ BENCHMARKS = {
     "Data sets": (
         Benchmark(
             "explorer.json",
-            "What is in the explorer's data",
+            "The explorer's data sets",
             "python benchmarks/explorer.py",
             benchmarks.explorer_table,
         ),
@@ -147,7 +147,7 @@ BENCHMARKS = {
         ),
         Benchmark(
             "start.json",
-            "From a new process to the first step",
+            "Time from process start to the first step",
             "python benchmarks/start.py",
             benchmarks.start_table,
         ),

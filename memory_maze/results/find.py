@@ -159,7 +159,7 @@ def describe_others(paths: Sequence[Path], places: Iterable[Place], kind: str) -
     wanted = "recordings of people" if kind == HUMAN else f"{kind} runs"
     if words:
         return f"{names}: no {wanted}, but {' and '.join(words)}"
-    return f"{names}: neither {wanted} nor their result files: {_MAKERS[kind]} writes them"
+    return f"{names}: neither {wanted} nor their result files: they are written by {_MAKERS[kind]}"
 
 
 def _count(number: int, kind: str) -> str:

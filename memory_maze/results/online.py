@@ -205,5 +205,5 @@ KIND = Kind(
     _complete,
     identify=lambda result: result["weights"],
     date=_find_last_date,
-    remedy="memory-maze evaluate {folder} writes it again",
+    remedy="recreate it with memory-maze evaluate {folder}",
 )

@@ -143,5 +143,5 @@ KIND = Kind(
     _complete,
     identify=_identify,
     date=lambda result: result["date"] or "",
-    remedy="the same memory-maze probe command writes it again",
+    remedy="recreate it with the same memory-maze probe command",
 )

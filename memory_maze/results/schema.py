@@ -169,4 +169,4 @@ def find_difference(value: Any, kind: Any, name: str) -> str | None:
 def _find_remedy(path: Path, kind: Kind) -> str:
     if path.name == RESULT and (path.parent / CONFIG).exists():
         return f"remove it, and {kind.remedy.format(folder=path.parent)}"
-    return "take the file of its run again, or move it away"
+    return "copy it again from its run, or remove it"
