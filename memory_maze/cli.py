@@ -93,8 +93,8 @@ def _summary(name: str) -> str:
 
 def _refuse(name: str) -> NoReturn:
     near = difflib.get_close_matches(name, _names(), 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_names())}"
-    _print(f"error: no command {name!r}: {hint}", style="red")
+    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(_names())}"
+    _print(f"error: unknown command {name!r}: {hint}", style="red")
     sys.exit(2)
 
 

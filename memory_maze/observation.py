@@ -46,4 +46,4 @@ def observation_arrays(task: Task, options: Options, floats: Any = np.float64) -
 def check_minimap(task: Task, options: Options) -> None:
     """Refuses pictures that are too small for the minimap that they are to show."""
     if options.show_path and options.camera_resolution < 2 * task.size:
-        raise ValueError(f"the minimap takes {2 * task.size} pixels: camera_resolution is too small for it")
+        raise ValueError(f"the minimap needs {2 * task.size} pixels: increase camera_resolution")

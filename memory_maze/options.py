@@ -1,4 +1,4 @@
-"""How an environment looks, is observed and is controlled: the published keywords and defaults."""
+"""Options of observations, rendering and control, with the published names and defaults."""
 
 import dataclasses
 from typing import Any
@@ -18,28 +18,28 @@ MIN_RESOLUTION, MAX_RESOLUTION = 8, 2048
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Everything that distinguishes the variants of a task."""
+    """The options that distinguish the variants of a task."""
 
     control_freq: float = CONTROL_FREQ
-    """Actions per simulated second; a whole number of 5 ms physics steps must fit between two."""
+    """Actions per simulated second; an action must last a whole number of 5 ms physics steps."""
     discrete_actions: bool = True
-    """Six actions; otherwise two continuous controls, roll (-1 is forward) and steer (-1 is left)."""
+    """Six discrete actions, or two continuous controls: roll (-1 is forward) and steer (-1 is left)."""
     image_only_obs: bool = False
-    """Observe the image alone instead of a dictionary."""
+    """Observe only the image instead of a dictionary."""
     target_color_in_image: bool = True
-    """Draw the colour of the current target as the border of the image."""
+    """Render a border in the colour of the current target."""
     global_observables: bool = False
-    """Observe also the agent's pose, the objects and the layout."""
+    """Also observe the agent's pose, the objects and the layout."""
     top_camera: bool = False
-    """Look from above instead of from the agent."""
+    """View from above instead of first person."""
     good_visibility: bool = False
-    """Low walls and floating objects, which can be seen from everywhere."""
+    """Low walls and floating objects that are visible from everywhere."""
     show_path: bool = False
-    """Draw a minimap with the shortest path to the target into the image."""
+    """Render a minimap with the shortest path to the target into the image."""
     camera_resolution: int = 64
     """Height and width of the image in pixels."""
     randomize_colors: bool = False
-    """Draw the objects' colours from all six."""
+    """Sample the object colours from all six."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.control_freq, int | float | np.number) or not self.control_freq > 0:
@@ -54,7 +54,7 @@ class Options:
         if self.image_only_obs and not self.target_color_in_image:
             raise ValueError("image_only_obs needs target_color_in_image: nothing else shows the target")
         if self.show_path and not self.global_observables:
-            raise ValueError("show_path needs global_observables=True: the path is drawn from them")
+            raise ValueError("show_path needs global_observables=True: the path is computed from them")
 
     @property
     def substeps(self) -> int:
@@ -63,17 +63,17 @@ class Options:
 
     @property
     def wall_height(self) -> float:
-        """Metres."""
+        """Height of the walls in metres."""
         return LOW_WALL_HEIGHT if self.good_visibility else WALL_HEIGHT
 
     @property
     def object_height(self) -> float:
-        """Of an object's centre above the floor, metres."""
+        """Height of an object's centre above the floor in metres."""
         return FLOATING_HEIGHT if self.good_visibility else 0.0
 
     @classmethod
     def from_keywords(cls, keywords: dict[str, Any]) -> "Options":
-        """Options from a user's keywords, with a remedy for a misspelt one."""
+        """Creates options from keywords; errors suggest the correct name of a misspelt one."""
         names = [field.name for field in dataclasses.fields(cls)]
         for keyword in keywords:
             if keyword not in names:
@@ -82,7 +82,7 @@ class Options:
 
 
 def check_resolution(name: str, value: Any) -> None:
-    """Refuses what cannot be the side of a picture."""
+    """Raises a `ValueError` for an invalid image size."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | np.integer)

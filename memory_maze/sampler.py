@@ -96,7 +96,7 @@ class Sampler:
             if len(objects) >= self.task.objects and spawns:
                 return layout, textures, tuple(objects[: self.task.objects]), spawns
         raise RuntimeError(
-            f"no {self.task.name} maze with {self.task.objects} places for objects in "
+            f"no {self.task.name} maze with {self.task.objects} object positions in "
             f"{_MAX_REGENERATIONS} tries: allow more rooms, smaller rooms, or more objects_per_room"
         )
 

@@ -221,7 +221,7 @@ class Scenario:
             text = Path(path).read_text()
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{path} is not there: write a map, or memory-maze scenario --out {path} draws one"
+                f"{path} not found: write a map, or sample one with memory-maze scenario --out {path}"
             ) from error
         except UnicodeDecodeError as error:
             raise ScenarioError(f"{path} is neither a text map nor JSON: {error}") from error
@@ -321,7 +321,7 @@ def _check_objects(scenario: Scenario) -> None:
     if not 1 <= len(objects) <= MAX_OBJECTS:
         raise ScenarioError(f"a maze has from 1 to {MAX_OBJECTS} objects: got {len(objects)}")
     if len(colors) != len(objects):
-        raise ScenarioError(f"{len(objects)} objects and {len(colors)} colours: give one each")
+        raise ScenarioError(f"{len(objects)} objects and {len(colors)} colours: give one colour per object")
     for i, (cell, color) in enumerate(zip(objects, colors, strict=True)):
         if not 0 <= color < len(COLORS):
             raise ScenarioError(f"object {i} has colour {color}: colours are 0 to {len(COLORS) - 1}")
@@ -358,7 +358,7 @@ def _check_look_and_draws(scenario: Scenario) -> None:
             raise ScenarioError(f"textures must name {blocks}: got {len(scenario.textures)}")
         for name in scenario.textures:
             if name not in WALL_TEXTURES:
-                raise ScenarioError(f"no wall texture {name!r}: there are {', '.join(WALL_TEXTURES)}")
+                raise ScenarioError(f"unknown wall texture {name!r}: choose from {', '.join(WALL_TEXTURES)}")
     if scenario.draws is not None:
         if not scenario.draws:
             raise ScenarioError("draws must hold at least the first target")

@@ -46,6 +46,6 @@ def draw_scenario(
             return chosen, scenario
     kind = "evaluation" if held_out else "training"
     raise RuntimeError(
-        f"no {task.name} maze for {kind} in {_TRIES:,} tries: so small mazes have few layouts; "
+        f"no {task.name} maze for {kind} in {_TRIES:,} tries: mazes of this size have few layouts; "
         "choose another seed, or no evaluation"
     )

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 MIN_SIZE, MAX_SIZE = 7, 31
 MAX_OBJECTS = 6
 MAX_SECONDS = 1_000_000
-# Slow control, so that an agent without hierarchy has a chance (paper, section 3.1).
+# Slow control, so that non-hierarchical agents can learn the task (paper, section 3.1).
 CONTROL_FREQ = 4.0
-PACE = 6.0  # actions a second at which people play: the maze's own clock is slow for them
+PACE = 6.0  # actions per second for human players, for whom the benchmark's 4 are slow
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One size of the benchmark: how its mazes are drawn and how long an episode lasts."""
+    """Parameters of the maze generator and of an episode."""
 
     size: int
-    """Cells along each side, without the outer wall: odd, 7 to 31."""
+    """Cells per side without the outer wall: odd, 7 to 31."""
     objects: int
-    """Objects to find, 1 to 6."""
+    """Number of objects, 1 to 6."""
     seconds: float
-    """Length of an episode in simulated seconds (four steps a second by default)."""
+    """Episode length in simulated seconds (four steps per second by default)."""
     max_rooms: int = 6
     room_min_size: int = 3
     room_max_size: int = 5
     objects_per_room: int = 1
-    """How many places for objects the generator marks in each room."""
+    """Number of object positions that the generator marks per room."""
 
     def __post_init__(self) -> None:
         if not (MIN_SIZE <= self.size <= MAX_SIZE and self.size % 2 == 1):
@@ -52,11 +52,11 @@ class Task:
 
     @property
     def grid(self) -> int:
-        """Cells along each side, with the outer wall."""
+        """Cells per side, including the outer wall."""
         return self.size + 2
 
     def episode_steps(self, control_freq: float = CONTROL_FREQ) -> int:
-        """Actions in an episode."""
+        """Number of actions in an episode."""
         # A millisecond less, as published: rounding must not add a step.
         return math.ceil((self.seconds - 1e-3) * control_freq)
 
@@ -71,11 +71,11 @@ TASKS = {
 
 
 def make_task(size: int, objects: int, seconds: float | None = None, **rooms: int) -> Task:
-    """A task of any odd size: `make_task(21, objects=5, seconds=900)`.
+    """Creates a task of any odd size: `make_task(21, objects=5, seconds=900)`.
 
-    The published sizes keep the published room settings; other sizes get rooms of 3 to 5 cells
-    (3 where the maze is small), and as many places per room as the objects need. `rooms` overrides
-    any of `max_rooms`, `room_min_size`, `room_max_size`, `objects_per_room`.
+    Published sizes keep the published room parameters; other sizes have rooms of 3 to 5 cells (3 in small
+    mazes), and enough object positions per room. `rooms` overrides `max_rooms`, `room_min_size`,
+    `room_max_size` or `objects_per_room`.
     """
     crowded = 3 if size < 9 else 2
     if (published := TASKS.get(f"{size}x{size}")) is not None:
@@ -97,11 +97,11 @@ def make_task(size: int, objects: int, seconds: float | None = None, **rooms: in
 
 
 def get_task(task: "str | Task", seconds: float | None = None) -> Task:
-    """The task of that name ("9x9"), or the task itself, with another length if `seconds` is given."""
+    """Returns the task of that name ("9x9"), or the given task; `seconds` overrides the episode length."""
     if isinstance(task, str):
         if task not in TASKS:
             raise ValueError(
-                f"no task {task!r}: {did_you_mean(task, TASKS)}; "
+                f"unknown task {task!r}: {did_you_mean(task, TASKS)}; "
                 "for another size pass memory_maze.make_task(size, objects)"
             )
         task = TASKS[task]
@@ -111,20 +111,20 @@ def get_task(task: "str | Task", seconds: float | None = None) -> Task:
 
 
 def parse_task(name: str, objects: int | None = None, seconds: float | None = None) -> Task:
-    """The task of a name, as all commands understand it: a published one, or any odd size like "7x7".
+    """Parses the name of a task as all commands do: a published one, or any odd size like "7x7".
 
-    Other objects and another length if they are given; sizes that are not published have 3 objects.
+    `objects` and `seconds` override the defaults; unpublished sizes have 3 objects.
     """
     size, _, again = name.partition("x")
     if not size.isdecimal() or size != again:
-        raise ValueError(f"no task {name!r}: {did_you_mean(name, TASKS, ', and any odd size like 7x7')}")
+        raise ValueError(f"unknown task {name!r}: {did_you_mean(name, TASKS, ', or any odd size like 7x7')}")
     if objects is None:
         objects = TASKS[name].objects if name in TASKS else 3
     return make_task(int(size), objects, seconds)
 
 
 def memory_maze(task: str | Task, **kwargs: Any) -> "dm_env.Environment":
-    """A task as a `dm_env.Environment`.
+    """Creates a task as a `dm_env.Environment`.
 
     Keywords: `seed`, `seconds`, `engine` ("jax", or "mujoco" for exactly the published episodes), and
     every field of `memory_maze.Options` (the published names: `control_freq`, `image_only_obs`, ...).

@@ -18,14 +18,14 @@ def parse_options(variant: str = "", settings: tuple[str, ...] = ()) -> Options:
     Whether the image is observed alone is left open: files and policies have the image in any case.
     """
     if variant not in VARIANTS:
-        raise ValueError(f"no variant {variant!r}: {did_you_mean(variant, filter(None, VARIANTS))}")
+        raise ValueError(f"unknown variant {variant!r}: {did_you_mean(variant, filter(None, VARIANTS))}")
     return override(_with_any_observation(Options(**VARIANTS[variant])), settings)
 
 
 def check_playable(task: Task, options: Options) -> None:
     """Refuses what no policy or person can play."""
     if not options.discrete_actions:
-        raise ValueError("discrete_actions must be true: policies and people choose among the six actions")
+        raise ValueError("discrete_actions must be true: policies and people use the six discrete actions")
     check_minimap(task, options)
 
 
@@ -39,7 +39,7 @@ def record_options(options: Options) -> dict[str, Any]:
 def read_options(recorded: Any) -> Options:
     """Options from what `record_options` gave; `ValueError` or `TypeError` if it is anything else."""
     if not isinstance(recorded, dict):
-        raise ValueError(f"options must be names and values: got {recorded!r:.40}")
+        raise ValueError(f"options must be a dictionary: got {recorded!r:.40}")
     options = Options.from_keywords(recorded)
     for field in dataclasses.fields(Options):
         value = getattr(options, field.name)

@@ -100,11 +100,11 @@ def test_an_agent_of_ones_own_is_one_file(folder, capsys):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("impale", "no agent 'impale': did you mean 'impala'?"),
-        ("dqn", "no agent 'dqn': there are impala, and your own as package.module:Name"),
+        ("impale", "unknown agent 'impale': did you mean 'impala'?"),
+        ("dqn", "unknown agent 'dqn': choose from impala, or your own as package.module:Name"),
         ("own_agent:Configuration", "own_agent has no Configuration"),
-        ("own_agent:Network", "own_agent:Network is no agent's config class"),
-        ("nowhere:Config", "it should be nowhere.py in this folder, or installed"),
+        ("own_agent:Network", "own_agent:Network is not a subclass of AgentConfig"),
+        ("nowhere:Config", "expected nowhere.py in the current directory"),
     ],
 )
 def test_what_is_no_agent_is_told_in_a_line(folder, name, message, capsys):
@@ -119,7 +119,7 @@ def test_what_is_no_agent_is_told_in_a_line(folder, name, message, capsys):
 def test_presets_are_the_agents_own(folder, capsys):
     with pytest.raises(SystemExit):
         main(["train", "impala", "--preset", "fats", "--out", "run"])
-    assert "no preset 'fats' of IMPALA: did you mean fast?" in capsys.readouterr().err
+    assert "unknown preset 'fats' of IMPALA: did you mean fast?" in capsys.readouterr().err
 
 
 def test_names_of_hyperparameters_that_were_renamed_are_told(folder, capsys):

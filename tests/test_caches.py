@@ -113,8 +113,7 @@ def test_checkpoints(tmp_path, capsys, count):
             np.testing.assert_array_equal(restored["weights"], trees[latest]["weights"], err_msg=path)
         assert latest == 1
         assert (
-            capsys.readouterr().err.count("is damaged and was removed: the run goes on from the one before")
-            == 1
+            capsys.readouterr().err.count("is damaged and was removed: resuming from the previous one") == 1
         )
         shutil.rmtree(tmp_path / "run")
 
@@ -124,7 +123,7 @@ def test_without_a_whole_checkpoint_nothing_is_begun_anew(tmp_path):
     next(damage(tmp_path / "checkpoints" / "1" / "default" / "_METADATA", 1))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
-        ValueError, match="its checkpoints are damaged: choose another folder, or remove this run"
+        ValueError, match="its checkpoints are damaged: choose another directory, or remove this run"
     ):
         restore(tmp_path, template)
     assert sorted(tmp_path.rglob("*")) == before

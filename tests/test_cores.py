@@ -162,20 +162,23 @@ def test_a_core_of_ones_own_starts_from_its_own_defaults(folder):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["core=gruu"], "no core 'gruu': did you mean 'gru'?"),
-        (["core=mamba"], "there are lstm, gru, none, and your own as package.module:Name"),
-        (["core="], "no core ''"),
+        (["core=gruu"], "unknown core 'gruu': did you mean 'gru'?"),
+        (["core=mamba"], "choose from lstm, gru, none, or your own as package.module:Name"),
+        (["core="], "unknown core ''"),
         (["core=my_core:Conf"], "my_core has no Conf"),
-        (["core=my_core:Traces"], "my_core:Traces is no core's config class: see memory_maze.models.cores"),
+        (
+            ["core=my_core:Traces"],
+            "my_core:Traces is not a subclass of CoreConfig: see memory_maze.models.cores",
+        ),
         (["core=memory_maze.models.cores.config:SizedConfig"], "lacks methods of a core: see memory_maze."),
-        (["core.sise=3"], "no value 'sise' of core=lstm: did you mean 'size'?"),
-        (["core=none", "core.horizon=10"], "no value 'horizon' of core=none: there are size"),
+        (["core.sise=3"], "unknown hyperparameter 'sise' of core=lstm: did you mean 'size'?"),
+        (["core=none", "core.horizon=10"], "unknown hyperparameter 'horizon' of core=none: choose from size"),
         (["core.size=0"], "core.size must be at least 1: got 0"),
         (["core.size=big"], "core.size=big is neither a number"),
         (["core.size"], "give core.size=value"),
         (["core_size=3"], "it is called core.size now"),
         (["horizon=3"], "it is called core.horizon now"),
-        (["channels.first=3"], "no value 'channels.first': did you mean 'channels'?"),
+        (["channels.first=3"], "unknown hyperparameter 'channels.first': did you mean 'channels'?"),
     ],
 )
 def test_a_mistyped_core_is_told_in_a_line(folder, settings, message, capsys):
@@ -189,7 +192,7 @@ def test_a_mistyped_core_is_told_in_a_line(folder, settings, message, capsys):
 
 @pytest.mark.parametrize(
     ("field", "message"),
-    [("size: int", "its field size needs a default"), ("name: str = 'a'", "no field can be called name")],
+    [("size: int", "its field size needs a default"), ("name: str = 'a'", "the field name is reserved")],
 )
 def test_a_config_that_cannot_be_chosen_says_why(folder, field, message):
     (folder / "my_core.py").write_text(OWN.replace("size: int = 256", field))
@@ -268,7 +271,7 @@ def test_reports_need_not_find_a_core_of_ones_own():
     values = PRESETS["small"].describe() | {"core": {"name": "gone:Config", "heads": 2}}
     changes = {"core": "gone:Config", "core.heads": 2}
     assert Config.nearest_preset(values) == ("small", changes)
-    with pytest.raises(ValueError, match="no core 'gone:Config'"):
+    with pytest.raises(ValueError, match="unknown core 'gone:Config'"):
         Config.read(values)
 
 

@@ -225,10 +225,10 @@ CONTRADICTIONS = {
     "left the maze": change("agent_pos", (slice(None), 1), SIZE + 1),
     "below the maze": change("agent_pos", (slice(None), 1), -1),
     "enormous position": change("agent_pos", 5, 3e38),
-    "no unit vector": change("agent_dir", 7, 0.5),
+    "not a unit vector": change("agent_dir", 7, 0.5),
     "zero vector": change("agent_dir", 7, 0),
     "direction turned": change("agent_dir", (slice(None), 0), -1),
-    "target of no object": change("target_pos", 3, 1.5),
+    "target does not match any object": change("target_pos", 3, 1.5),
     "vector to no object": change("target_vec", 3, 1.5),
     "vector of another object": other_target,
     "vectors mirrored": replace("targets_vec", np.negative),
@@ -436,7 +436,7 @@ EXTRA_MEMBERS = {
     "a folder": (named("a/"), b""),
     "a link": (linked(), REWARD),
     "twice": (named("reward.npy"), REWARD),
-    "no array": (named("program.py"), b"print(1)"),
+    "not an array": (named("program.py"), b"print(1)"),
     "a zip file": (named("inner.zip"), SOUND),
     "nameless": (named(""), REWARD),
 }
@@ -450,13 +450,15 @@ def test_members_that_do_not_belong(folder, what):
 
 
 def reason(what):
-    kinds = {"is a link": ["a link"], "twice": ["twice"], "is no array": ["in a folder", "a folder"]}
+    kinds = {"is a link": ["a link"], "duplicate": ["twice"], "is not an array": ["in a folder", "a folder"]}
     kinds |= {"without a name": ["nameless"]}
-    kinds["is no array"] += ["no array", "a zip file"]
-    return next((text for text, names in kinds.items() if what in names), "leads out")
+    kinds["is not an array"] += ["not an array", "a zip file"]
+    return next((text for text, names in kinds.items() if what in names), "outside of the archive")
 
 
-TRICKS = [what for what in EXTRA_MEMBERS if what not in ("in a folder", "a folder", "no array", "a zip file")]
+TRICKS = [
+    what for what in EXTRA_MEMBERS if what not in ("in a folder", "a folder", "not an array", "a zip file")
+]
 
 
 @pytest.mark.parametrize("what", TRICKS)
@@ -787,7 +789,7 @@ def test_scenes_that_are_larger_than_the_memory_are_not_unpacked(tmp_path, monke
     monkeypatch.setattr(dataset_module, "memory_bytes", lambda: 2 * total - 1)
     monkeypatch.setattr(Archive, "read_all", lambda _: pytest.fail("unpacked"))
     with pytest.raises(
-        DataError, match=rf"it has {total:,} bytes unpacked up to eval-00000.npz.*load one split"
+        DataError, match=rf"{total:,} bytes uncompressed up to eval-00000.npz.*load a single split"
     ):
         load(folder)
 

@@ -199,7 +199,7 @@ def test_hosts_stop_together_and_one_goes_on(runs, tmp_path):
         codes, outputs = finish(processes)
     assert codes == [128 + signal.SIGTERM] * 2, outputs
     assert all("stopped: saved after" in output for output in outputs)
-    assert all("run it again to go on" in output for output in outputs)
+    assert all("run it again to resume" in output for output in outputs)
     iterations = read_metrics(tmp_path)[-1]["steps"] // STEPS
     assert (tmp_path / "checkpoints" / str(iterations)).exists()
     check_weights(tmp_path, runs / "one" / str(iterations))
@@ -232,9 +232,7 @@ def test_hosts_must_be_started_alike(tmp_path):
 def test_hosts_need_a_shared_folder(tmp_path):
     codes, outputs = run(*host_commands(tmp_path / "one", tmp_path / "other"), devices=2)
     assert codes == [1, 1]
-    assert all("not a folder that all hosts share: host 1 has another" in output for output in outputs), (
-        outputs
-    )
+    assert all("not shared by all hosts: host 1 has another" in output for output in outputs), outputs
 
 
 @pytest.mark.slow
@@ -257,7 +255,7 @@ def test_hosts_that_are_not_found(tmp_path):
     [
         ({"coordinator": "localhost:1234"}, "give all three"),
         ({"coordinator": "localhost", "hosts": 2, "host": 0}, "HOST:PORT"),
-        ({"coordinator": "localhost:1234", "hosts": 2, "host": 2}, "numbered from 0 to 1"),
+        ({"coordinator": "localhost:1234", "hosts": 2, "host": 2}, "must be from 0 to 1"),
     ],
 )
 def test_wrong_hosts_are_refused(arguments, words):

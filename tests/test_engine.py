@@ -245,7 +245,7 @@ def test_nothing_is_compiled_twice(batch):
 
 
 def test_pictures_too_small_for_the_minimap_are_refused():
-    with pytest.raises(ValueError, match="the minimap takes 30 pixels"):
+    with pytest.raises(ValueError, match="the minimap needs 30 pixels"):
         Env("15x15", layouts=64, global_observables=True, show_path=True, camera_resolution=16)
 
 

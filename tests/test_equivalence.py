@@ -138,5 +138,5 @@ def test_the_checker_passes(variant):
 
 
 def test_engines_refuse_unknown_names():
-    with pytest.raises(ValueError, match="there are mujoco, jax"):
+    with pytest.raises(ValueError, match="choose from mujoco, jax"):
         Simulation(engine="unity")

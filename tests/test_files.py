@@ -73,7 +73,7 @@ def test_where_nothing_can_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     for folder in ("/proc/run", tmp_path / "file" / "run"):
         with (
-            pytest.raises(OSError, match=r"run: it cannot be written to \(.*\): choose another"),
+            pytest.raises(OSError, match=r"run: cannot write to it \(.*\): choose another"),
             sole_writer(folder),
         ):
             pass

@@ -147,7 +147,7 @@ def test_without_opengl_the_debian_packages_are_named(monkeypatch):
     assert all(backend in str(error.value) for backend in gl.BACKENDS)
 
 
-@pytest.mark.parametrize(("value", "message"), [("off", "switches pictures off"), ("vulkan", "is not known")])
+@pytest.mark.parametrize(("value", "message"), [("off", "turns rendering off"), ("vulkan", "is not known")])
 def test_bad_values_of_mujoco_gl(monkeypatch, value, message):
     monkeypatch.setenv("MUJOCO_GL", value)
     with pytest.raises(gl.GLError, match=message):

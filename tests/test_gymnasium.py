@@ -169,7 +169,7 @@ def test_steps_before_reset_are_refused():
 def test_wrong_actions_are_refused(make, action):
     env = make().unwrapped
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"wrong action .* 1 forward"):
+    with pytest.raises(ValueError, match=r"invalid action .* 1 forward"):
         env.step(action)
     env.step(np.int64(5))
     env.step(np.array(5))
@@ -205,8 +205,8 @@ def test_continuous_actions_are_the_controls(make):
     [
         ({"top_cam": True}, TypeError, "did you mean 'top_camera'"),
         ({"colour": 1}, TypeError, "unknown keyword 'colour'"),
-        ({"engine": "unity"}, ValueError, "no engine 'unity'"),
-        ({"task": "10x10"}, ValueError, "no task '10x10'"),
+        ({"engine": "unity"}, ValueError, "unknown engine 'unity'"),
+        ({"task": "10x10"}, ValueError, "unknown task '10x10'"),
         ({"task": 9}, TypeError, "task must be"),
         ({"control_freq": 3}, ValueError, "control_freq must divide 200"),
         ({"control_freq": 0}, ValueError, "must be a positive number"),
@@ -215,7 +215,7 @@ def test_continuous_actions_are_the_controls(make):
         ({"camera_resolution": 64.0}, ValueError, "camera_resolution must be"),
         ({"target_color_in_image": False}, ValueError, "needs target_color_in_image"),
         ({"show_path": True}, ValueError, "needs global_observables"),
-        ({"render_mode": "ascii"}, ValueError, "no render_mode 'ascii'"),
+        ({"render_mode": "ascii"}, ValueError, "unknown render_mode 'ascii'"),
         ({"seed": -1}, ValueError, "seed must be"),
     ],
 )

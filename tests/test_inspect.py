@@ -204,7 +204,7 @@ def test_the_command_tells_what_is_wrong(tmp_path, capsys):
         main(["inspect", str(folder), "--json", str(tmp_path / "report.json")])
     assert status.value.code == 1
     output = capsys.readouterr()
-    assert f"wrong: {damaged}: damaged" in output.out
+    assert f"problem: {damaged}: damaged" in output.out
     assert "9 (7 train, 2 eval)" in output.out
     assert len(output.err.strip().splitlines()) == 1
     report = json.loads((tmp_path / "report.json").read_text())
@@ -220,7 +220,7 @@ def test_many_problems_are_counted(tmp_path, capsys):
         main(["inspect", str(tmp_path)])
     output = capsys.readouterr()
     assert "and 30 more" in output.out
-    assert "50 things are wrong" in output.err
+    assert "50 problems found" in output.err
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes ffmpeg

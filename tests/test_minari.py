@@ -164,7 +164,7 @@ def test_two_exports_of_one_name_at_once(dataset, root):
 
 @pytest.mark.parametrize("name", ["memory maze-v0", "../mazes-v0", "/mazes-v0", "mazes", ""])
 def test_names_that_minari_does_not_take(dataset, name):
-    with pytest.raises(ValueError, match="no name for Minari"):
+    with pytest.raises(ValueError, match="not a valid Minari id"):
         export(dataset, name)
 
 

@@ -238,7 +238,7 @@ def test_the_command_plays_and_an_episode_closed_early_is_not_recorded(screen, s
     screen.close_window()
     output, errors = window.communicate(timeout=30)
     assert (window.returncode, errors) == (0, "")
-    assert output.strip() == "the episode was not finished: it is not recorded"
+    assert output.strip() == "the episode was not finished and is not recorded"
     assert not out.exists()
 
 
@@ -256,7 +256,7 @@ def test_without_a_screen_one_line_says_what_to_do(display, tmp_path):
     )
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert "no screen" in result.stderr
+    assert "no display" in result.stderr
     assert "memory-maze serve" in result.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -180,9 +180,9 @@ class NoSize(Mean):
         (NotFinite, "not finite"),
         (Whole, "floating point"),
         (OtherStreams, "other streams"),
-        (Future, "seen later"),
-        (NeverForgets, "trajectory before"),
-        (KeepsALittle, "trajectory before"),
+        (Future, "later inputs"),
+        (NeverForgets, "previous trajectory"),
+        (KeepsALittle, "previous trajectory"),
         (GrowingCarry, "gives a carry of"),
         (NoPair, "it should give carry, states"),
         (NoLoss, "loss is nan"),
@@ -358,11 +358,11 @@ def test_a_run_that_is_out_of_time_is_evaluated_and_goes_on(sets, tmp_path, caps
     words = ["vae-gru", "--steps", "2"]
     result = call(sets, *words, "--minutes", "1e-9", out=tmp_path)
     assert (result["training"]["steps"], result["training"]["steps_planned"]) == (1, 2)
-    assert "out of time after 1 of 2 steps; run it again to go on" in capsys.readouterr().out
+    assert "time limit reached after 1 of 2 steps; run it again to resume" in capsys.readouterr().out
     assert sorted(result["evaluation"]) == ["objects", "walls"]
     result = call(sets, *words, out=tmp_path)
     assert result["training"]["steps"] == 2
-    assert "out of time" not in capsys.readouterr().out
+    assert "time limit reached" not in capsys.readouterr().out
     with pytest.raises(SystemExit):
         call(sets, *words, "--minutes", "0", out=tmp_path)
     assert "minutes must be above 0: got 0" in capsys.readouterr().err
@@ -407,7 +407,9 @@ def test_a_run_that_does_not_fit_into_memory_is_refused(run, sets, tmp_path, mon
 
 def test_too_few_trajectories_are_told_before_the_model_is_tried(run, sets, tmp_path, monkeypatch):
     monkeypatch.setattr("memory_maze.probing.train.check_model", lambda *_: pytest.fail("tried"))
-    with pytest.raises(ValueError, match="16 different trajectories a batch: there are 10; collect more"):
+    with pytest.raises(
+        ValueError, match="16 different trajectories per batch, but only 10 exist: collect more"
+    ):
         train(dataclasses.replace(run, batch=16), *sets, tmp_path)
 
 
@@ -604,7 +606,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sets, tmp_path):
     _, error = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT
     assert error.startswith("stopped: saved after"), "no error"
-    assert "run it again to go on" in error
+    assert "run it again to resume" in error
     steps = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["steps"]
     main([*words, "--steps", str(steps + 2)])
     assert read_result(out)["training"]["steps"] == steps + 2
@@ -639,7 +641,7 @@ def test_killed_at_random_moments_it_learns_the_same(sets, tmp_path):
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"kind": "other", "format": 1}', b"[1]"])
 def test_damaged_results_are_named(damage, tmp_path):
     (tmp_path / "result.json").write_bytes(damage)
-    with pytest.raises(ValueError, match=r"result.json: no result of a probing run, or a damaged one"):
+    with pytest.raises(ValueError, match=r"result.json: not a valid result of a probing run"):
         read_result(tmp_path)
 
 
@@ -706,8 +708,11 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypat
     with imageio.get_reader(tmp_path / "predictions.mp4") as video:
         assert video.count_frames() == STEPS // 2 + 1
     for wrong, message in (
-        ([str(tmp_path / "a.gif")], "ends in .png or .mp4"),
-        ([str(tmp_path / "a.png"), "--trajectory", "5"], "no trajectory 5: there are 5, from 0"),
+        ([str(tmp_path / "a.gif")], "must end in .png or .mp4"),
+        (
+            [str(tmp_path / "a.png"), "--trajectory", "5"],
+            "trajectory 5 is out of range: there are 5, counted from 0",
+        ),
         ([str(tmp_path / "a.png"), "--columns", "0"], "columns must be from 1 to 100"),
     ):
         with pytest.raises(SystemExit):
@@ -715,7 +720,7 @@ def test_strips_and_videos_are_written(sets, probed, tmp_path, capsys, monkeypat
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["probe-pictures", str(tmp_path), *words[2:], str(tmp_path / "a.png")])
-    assert "no run or agent" in capsys.readouterr().err
+    assert "not a run or agent" in capsys.readouterr().err
 
 
 def test_npz_files_are_unpacked_once_for_all_steps(sets, tmp_path, monkeypatch):

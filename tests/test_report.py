@@ -209,7 +209,7 @@ def test_few_layouts_are_no_test_of_unseen_mazes(tmp_path):
     result = make_result()
     result["evaluations"][0] |= {"layouts": 7}
     notes = tables.make_notes(group(find_results([save(tmp_path, result)])))
-    assert "9x9: 100 episodes in 7 different layouts; there are so few of" in notes[-1]
+    assert "9x9: 100 episodes in 7 different layouts; this size has so few" in notes[-1]
 
 
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"engine": "jax"}])
@@ -313,11 +313,11 @@ def test_a_run_and_a_copy_of_its_file_count_once(tmp_path):
     ("path", "message"),
     [
         ("missing", "missing"),
-        ("empty", "empty: neither online runs nor their result files: memory-maze train writes them"),
-        ("damaged", "0.json: no result of an online run, or a damaged one"),
+        ("empty", "empty: neither online runs nor their result files: they are written by memory-maze train"),
+        ("damaged", "0.json: not a valid result of an online run"),
         ("other", "other: neither online runs nor their result files"),
-        ("odd", "0.json: no result of an online run, or a damaged one: std_error is 'small'"),
-        ("even", "0.json: no result of an online run, or a damaged one: size must be odd"),
+        ("odd", "0.json: not a valid result of an online run: std_error is 'small'"),
+        ("even", "0.json: not a valid result of an online run: size must be odd"),
     ],
 )
 def test_wrong_results_are_named_in_one_line(tmp_path, path, message, capsys):

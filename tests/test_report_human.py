@@ -157,7 +157,7 @@ def test_practice_is_left_out_and_counted(folder, tmp_path, capsys):
     for _ in range(3):
         record(folder, "Cleo", score=1, practice=True)
     report(folder, "--out", tmp_path / "report")
-    assert "left out: 3 of practice" in capsys.readouterr().out
+    assert "left out: 3 practice episodes" in capsys.readouterr().out
     text = (tmp_path / "report" / "human.md").read_text()
     assert "Left out: 3 episodes of practice." in text
     assert "Cleo" not in text

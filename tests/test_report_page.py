@@ -191,7 +191,7 @@ def test_what_is_missing_is_named_with_what_makes_it(tmp_path, capsys):
         assert text in printed.replace("`", "")
     measured = json.loads((RESULTS / "start.json").read_text())["results"]["9x9"]
     times = [f"{measured[kind]['total_seconds']:.1f} s" for kind in ("cold", "warm")]
-    assert ["9x9", *times] in page.table("", "the first time")
+    assert ["9x9", *times] in page.table("", "first run")
     assert not any(tag == "img" for tag, _ in page.tags)
 
 
@@ -217,9 +217,9 @@ def test_damaged_records_are_named_and_the_page_is_made(tmp_path, capsys):
     ("arguments", "message"),
     [
         ([], "--out DIR"),
-        (["runs", "--out", "out"], "runs is not there: name folders of runs or of recordings"),
-        (["damaged", "--out", "out"], "damaged: there are neither runs nor recordings of people in it"),
-        (["--out", "out"], "neither results in results nor recordings in recordings"),
+        (["runs", "--out", "out"], "runs not found: give directories of runs or recordings"),
+        (["damaged", "--out", "out"], "damaged: no runs or recordings of people found"),
+        (["--out", "out"], "no results in results and no recordings in recordings"),
         (["--out", "out", "--results", "damaged"], "start.json: not what python benchmarks/start.py writes"),
     ],
 )

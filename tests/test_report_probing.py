@@ -29,7 +29,7 @@ VAE+GRU (TBTT)     90.0 ± 0.1  80.2 ± 0.1  7.8 ± 0.2   34.9 ± 0.1
 RSSM (TBTT)        94.0 ± 0.5  80.5 ± 0.2  6.2 ± 0.3   33.8 ± 0.1
 """
 LENGTH = 1001
-WRONG = "0.json: no result of a probing run, or a damaged one"
+WRONG = "0.json: not a valid result of a probing run"
 RSSM = "RSSM (TBTT), preset small, 1,500 steps"
 UNTRAINED = RSSM.replace("RSSM (TBTT)", "RSSM, untrained")
 
@@ -255,7 +255,7 @@ def test_states_of_another_size_are_marked_and_told(results):
     assert marked == {"RSSM", "RSSM (TBTT)", "RSSM, untrained"}
     _, note = probing_tables.make_notes(rows)
     assert note == (
-        "Rows with * have a state of another size than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
+        "Rows marked * have a state size other than 2,048: RSSM (TBTT) 512; RSSM, untrained 3,072; "
         "RSSM 3,072."
     )
     assert probing_tables.make_notes(make_rows(group([make_result(), make_constant()]))) == [
@@ -270,7 +270,7 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "94.0" in printed
     assert "86.0" in printed
     assert "(n=2)" in printed
-    assert "Rows with * have a state" in " ".join(printed.split())
+    assert "Rows marked * have a state size" in " ".join(printed.split())
     names = ["probing-bars.png", "probing-curves.png", "probing.md", "probing.json", "probing-steps.png"]
     assert {path.name for path in out.iterdir()} == set(names)
     page = (out / "probing.md").read_text()
@@ -282,7 +282,7 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert "| objects | 0 | 1,500 |" in page
     assert "| 700 of 1,500 |" in page
     assert "second half" in page
-    assert "Rows with * have a state" in page
+    assert "Rows marked * have a state size" in page
     assert set(re.findall(r"\]\((.*?)\)", page)) == {
         "probing-bars.png",
         "probing-curves.png",
@@ -438,8 +438,11 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing", "missing is not there: give folders or files that memory-maze probe has written"),
-        ("empty", "empty: neither probing runs nor their result files: memory-maze probe writes them"),
+        ("missing", "missing not found: give directories or files written by memory-maze probe"),
+        (
+            "empty",
+            "empty: neither probing runs nor their result files: they are written by memory-maze probe",
+        ),
         ("online", "online: no probing runs, but 1 online run (memory-maze report online "),
         ("online/0.json", "0.json: no probing runs, but 1 online run (memory-maze report online "),
         ("damaged", WRONG),
@@ -536,12 +539,12 @@ def test_the_papers_order_is_counted_from_the_scores():
         make_result("RSSM", walls=99.0, objects=1.0, changes={"recurrent": 64}, **full),
     ]
     assert probing.describe_order(group(made)) == (
-        "Pairs of models that come in the paper's order, of those that are further apart than two standard "
-        "errors: 9x9 walls 2 of 2, 9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
+        "Pairs of models ranked as in the paper, of the pairs that differ by more than two standard errors: "
+        "9x9 walls 2 of 2, 9x9 objects 2 of 3 (not RSSM and VAE+GRU (TBTT))."
     )  # half a percent of the walls is less than twice sqrt(2) * 0.4
     made[0]["evaluation"]["objects"]["mean"] = 10.0
     assert probing.describe_order(group(made)).endswith("9x9 objects 3 of 3.")
     assert probing.describe_order(group([made[0], made[0] | {"title": "RSSM (TBTT)"}])).endswith(
-        "9x9 walls none are apart, 9x9 objects none are apart."
+        "9x9 walls no such pairs, 9x9 objects no such pairs."
     )
     assert probing.describe_order(group(made[:1])) == ""

@@ -75,8 +75,8 @@ def test_every_kind_is_found_in_one_folder(runs):
     files, found = find("probing", runs)
     assert files == ["runs/deeper/rssm"]
     assert found.unfinished == {
-        runs / "killed-rssm": "runs/killed-rssm: not evaluated yet, after 200 gradient steps: the same "
-        "memory-maze probe command goes on"
+        runs / "killed-rssm": "runs/killed-rssm: not evaluated yet, after 200 gradient steps: "
+        "run memory-maze probe again to resume"
     }
     assert not found.damaged
 
@@ -164,13 +164,13 @@ def test_a_damaged_file_is_named_by_its_own_report_alone(runs, capsys):
     main(["report", "online", "runs", "--out", "report"])
     printed = " ".join(capsys.readouterr().out.split())
     assert "26.6 ± 0.8" in printed, "the others are reported"
-    assert "left out: runs/broken/result.json: no result of an online run, or a damaged one: " in printed
-    assert ": remove it, and memory-maze evaluate runs/broken writes it again" in printed
-    assert "Left out, for they are damaged: broken." in Path("report/online.md").read_text()
+    assert "left out: runs/broken/result.json: not a valid result of an online run: " in printed
+    assert ": remove it, and recreate it with memory-maze evaluate runs/broken" in printed
+    assert "Left out because they are damaged: broken." in Path("report/online.md").read_text()
     main(["report", "probing", "runs"])
     assert "broken" not in capsys.readouterr().out
     main(["report", "page", "runs", "--out", "site"])
-    assert "Left out, for they are damaged: broken." in Page(Path("site/index.html").read_text()).text
+    assert "Left out because they are damaged: broken." in Page(Path("site/index.html").read_text()).text
     # As the remedy says: what the run logged is still there.
     (runs / "broken" / "result.json").unlink()
     files, found = find("online", runs)
@@ -197,8 +197,8 @@ def test_a_damaged_copy_that_tells_nothing_is_named_by_both(runs):
     (runs / "broken.json").write_text("")
     for kind in KINDS:
         (text,) = find(kind, runs)[1].damaged.values()
-        assert text.startswith("runs/broken.json: no result of a")
-        assert text.endswith("take the file of its run again, or move it away")
+        assert text.startswith("runs/broken.json: not a valid result of a")
+        assert text.endswith("copy it again from its run, or remove it")
 
 
 def test_a_damaged_run_without_a_result_is_named(runs):

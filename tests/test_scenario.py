@@ -93,7 +93,7 @@ def test_impossible_maps_are_refused(text, message):
         ({"spawns": ((4, 0),)}, r"a spawn is in cell \(4, 0\), which is wall"),
         ({"heading": math.nan}, "finite angle"),
         ({"textures": ("blue",)}, "textures must name 9"),
-        ({"textures": ("plaid",) * 9}, "no wall texture 'plaid'"),
+        ({"textures": ("plaid",) * 9}, "unknown wall texture 'plaid'"),
         ({"draws": ()}, "at least the first target"),
         ({"draws": (0, 3)}, r"draws name objects \[3\]"),
         ({"hidden": (5,)}, r"hidden names objects \[5\]"),

@@ -159,7 +159,7 @@ def test_leaving_an_episode_asks_first_and_records_nothing(sit, tmp_path):
     assert sitting.question == "quit"
     sitting.press("escape", 9.2)
     assert sitting.stage is Stage.ENDED
-    assert sitting.said == ["the episode was not finished: it is not recorded"] * 2
+    assert sitting.said == ["the episode was not finished and is not recorded"] * 2
     assert not any(tmp_path.rglob("*.*"))
 
 

@@ -105,7 +105,7 @@ def test_a_slow_first_update_is_told_before_it_ends(monkeypatch):
         time.sleep(0.5)
         forecast.note({})
         forecast.note({})
-    assert told[0] == "the first update has not ended after 0 s: all will take more than 2 min"
+    assert told[0] == "the first update is still running after 0 s: the run will take more than 2 min"
     assert told[1].startswith("19")
-    assert "5,000 take about 4 min" in told[1]
+    assert "5,000 will take about 4 min" in told[1]
     assert len(told) == 2

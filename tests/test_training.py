@@ -295,7 +295,7 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
 @pytest.mark.parametrize("config", ['{"model": "vae"}', "[]"])
 def test_a_run_of_another_kind_is_left_alone(tmp_path, config):
     (tmp_path / "config.json").write_text(config)
-    with pytest.raises(ValueError, match="there is another kind of run in it: choose another folder"):
+    with pytest.raises(ValueError, match="it holds another kind of run: choose another directory"):
         train(RUN, tmp_path)
     assert (tmp_path / "config.json").read_text() == config
 
@@ -309,7 +309,9 @@ def test_runs_of_other_versions(tmp_path):
     assert load_network(tmp_path)[1]["agent"]["blocks"] == 2
     config["agent"]["telepathy"] = True
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="telepathy is unknown: a newer version of the package made it"):
+    with pytest.raises(
+        ValueError, match="unknown field telepathy: written by a newer version of the package"
+    ):
         load_network(tmp_path)
 
 
@@ -382,7 +384,7 @@ def test_ctrl_c_saves(tmp_path):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT
     assert "stopped: saved after" in errors
-    assert "run it again to go on" in errors
+    assert "run it again to resume" in errors
     assert list((tmp_path / "checkpoints").iterdir())
 
 
@@ -426,13 +428,13 @@ def test_values_are_overridden_by_name():
     )
     for wrong, words in (
         (("learning=1",), "did you mean 'learning_rate'"),
-        (("xyz=1",), "there are num_envs"),
+        (("xyz=1",), "choose from num_envs"),
         (("unroll_length=1.5",), "of type int"),
         (("unroll_length=true",), "of type int"),
         (("clip_ratio=[1]",), "of type float or null"),
         (("channels=3",), "of type list"),
         (("unroll_length=x",), "neither a number"),
-        (("batch_size=33",), "no multiple of batch_size=33"),
+        (("batch_size=33",), "not a multiple of batch_size=33"),
     ):
         with pytest.raises(ValueError, match=words):
             override(Config(), wrong)

@@ -33,7 +33,7 @@ def test_a_variant_goes_through_all_commands(variant, tmp_path, monkeypatch, cap
     options = parse_options(variant, settings)
     task, trained = read_variant(json.loads((tmp_path / "runs/tiny/config.json").read_text()))
     assert (task.name, task.seconds, trained) == ("7x7", 10, options)
-    assert "stays as it is" not in shown
+    assert "unchanged" not in shown
     (evaluation,) = json.loads((tmp_path / "runs/tiny/result.json").read_text())["evaluations"]
     assert (evaluation["episodes"], evaluation["steps"]) == (6, 10 * options.control_freq)
     assert load("data", "train").options == options
@@ -58,12 +58,10 @@ def refused(tmp_path, monkeypatch, capsys):
 
 def test_what_no_agent_can_be_trained_in_is_refused(refused):
     train = ("train", "impala", "--preset", "debug", "--task", "7x7", "--out", "run")
-    assert "sees pictures of 64x64 and not of 256x256" in refused(*train, "--variant", "HD")
+    assert "needs 64x64 images, not 256x256" in refused(*train, "--variant", "HD")
     assert "did you mean 'Vis'?" in refused(*train, "--variant", "Vs")
     assert "discrete_actions must be true" in refused(*train, "--options", "discrete_actions=false")
-    assert "sees the target by the border alone" in refused(
-        *train, "--options", "target_color_in_image=false"
-    )
+    assert "sees the target only by the border" in refused(*train, "--options", "target_color_in_image=false")
 
 
 def test_a_run_goes_on_in_its_own_variant_alone(tmp_path, capsys):

@@ -347,7 +347,7 @@ WRONG_ACTIONS = {
 @pytest.mark.parametrize("actions", WRONG_ACTIONS.values(), ids=WRONG_ACTIONS)
 def test_wrong_actions_are_refused(env, actions):
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"(?s)wrong actions .* 4 integers.* 1 forward"):
+    with pytest.raises(ValueError, match=r"(?s)invalid actions .* 4 integers.* 1 forward"):
         env.step(actions)
     env.step([0, 1, 2, 5])
 
@@ -360,7 +360,7 @@ def test_continuous_actions(env, other_env):
     expected = env.step([0, 1, 2, 5])
     assert_same(other_env.step([[0, 0], [-1, 0], [0, -1], [-1, 1]])[:4], expected[:4])
     for wrong in (np.zeros(NUM), np.full((NUM, 2), np.nan), np.zeros((NUM, 2), bool), jnp.zeros((2, NUM))):
-        with pytest.raises(ValueError, match=r"(?s)wrong actions .* roll \(-1 is forward\)"):
+        with pytest.raises(ValueError, match=r"(?s)invalid actions .* roll \(-1 is forward\)"):
             other_env.step(wrong)
 
 
@@ -416,8 +416,8 @@ def test_every_id_makes_batches():
     ("keywords", "error", "message"),
     [
         ({"engine": "mujoco"}, ValueError, 'vectorization_mode="sync"'),
-        ({"arrays": "torch"}, ValueError, "there are numpy, jax"),
-        ({"render_mode": "human"}, ValueError, "there is rgb_array"),
+        ({"arrays": "torch"}, ValueError, "choose from numpy, jax"),
+        ({"render_mode": "human"}, ValueError, "use rgb_array"),
         ({"num_envs": 0}, ValueError, "num_envs must be a positive integer"),
         ({"num_envs": 2.0}, ValueError, "num_envs must be a positive integer"),
         ({"top_cam": True}, TypeError, "did you mean 'top_camera'"),

@@ -252,12 +252,12 @@ def test_probes_answer_along_a_trajectory(tmp_path):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("nothing", "nothing to watch.*oracle.*impala-9x9"),
-        ("oracle#x", "after # stands a number"),
-        ("{set}#10", "no trajectory 10: there are 10"),
+        ("nothing", "unknown source.*oracle.*impala-9x9"),
+        ("oracle#x", "a number from 0 after #"),
+        ("{set}#10", "trajectory 10 is out of range: there are 10"),
         ("{folder}", "no trajectories|no NPZ"),
         ("{folder}/text.txt", "text.txt"),
-        ("no.module:name", "no policy"),
+        ("no.module:name", "unknown policy"),
     ],
 )
 def test_what_is_nothing_is_refused(tmp_path, word, message):
@@ -312,10 +312,10 @@ def test_two_agents_side_by_side(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["oracle", "--out", "a.avi"], "end in .mp4 or .gif"),
-        (["oracle", "--steps", "9:3"], "steps are a number"),
+        (["oracle", "--steps", "9:3"], "steps must be a number"),
         (["oracle", "--every", "0"], "every must be positive"),
         (["oracle", "--fps", "0"], "fps must be"),
-        (["nothing"], "nothing to watch"),
+        (["nothing"], "unknown source"),
     ],
 )
 def test_wrong_videos_are_refused(arguments, message, capsys):

@@ -46,6 +46,6 @@ def test_ctrl_c_is_not_for_workers(capfd):
 def test_an_error_of_a_worker_is_one_here(capfd):
     with calling("tests.test_workers:shout", {"word": "hey", "fails_at": 1}, 2) as messages:
         next(messages)
-        with pytest.raises(RuntimeError, match=r"a worker for .* ended with status 1"):
+        with pytest.raises(RuntimeError, match=r"a worker for .* exited with status 1"):
             next(messages)
     assert "ValueError: no such thing" in capfd.readouterr().err

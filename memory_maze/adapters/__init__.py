@@ -1,1 +1,1 @@
-"""Interfaces over a simulation: gymnasium, its vectors, dm_env and gymnax. There are no rules in here."""
+"""Interfaces: gymnasium, its vector environments, dm_env and gymnax. Thin wrappers without any rules."""

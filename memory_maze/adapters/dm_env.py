@@ -15,7 +15,7 @@ from memory_maze.tasks import Task
 class MemoryMaze(dm_env.Environment):
     """Memory Maze as a `dm_env.Environment`; arguments as for `Simulation`.
 
-    Played by the JAX engine, or by MuJoCo with `engine="mujoco"`.
+    Runs on the JAX engine, or on MuJoCo with `engine="mujoco"`.
     """
 
     def __init__(self, task: str | Task = "9x9", **keywords: Any) -> None:
@@ -23,7 +23,7 @@ class MemoryMaze(dm_env.Environment):
 
     @property
     def scenario(self) -> Scenario:
-        """The episode being played."""
+        """The current episode."""
         return self.simulation.scenario
 
     def reset(self) -> dm_env.TimeStep:
@@ -34,7 +34,7 @@ class MemoryMaze(dm_env.Environment):
             return self.reset()
         observation, reward, last = self.simulation.step(action)
         if last:
-            # The time limit is no end of the task, so the discount stays 1.
+            # The time limit truncates, so the discount stays 1.
             return dm_env.truncation(reward, observation, discount=1.0)
         return dm_env.transition(reward, observation, discount=1.0)
 

@@ -1,4 +1,4 @@
-"""The gymnasium interface: five-tuples, seeds at reset, pictures for people."""
+"""The gymnasium interface."""
 
 import os
 from typing import Any
@@ -17,9 +17,10 @@ RENDER_RESOLUTION = 256
 class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     """Memory Maze for gymnasium; arguments as for `Simulation`.
 
-    Played by the JAX engine, or by MuJoCo with `engine="mujoco"`.
-    `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` goes on in it. Pass
-    `options={"scenario": scenario}` to play a given maze. The time limit truncates, nothing terminates.
+    Runs on the JAX engine, or on MuJoCo with `engine="mujoco"`.
+    `reset(seed=s)` starts the sequence of episodes of seed s; `reset()` continues it. Pass
+    `options={"scenario": scenario}` to play a given maze. Episodes are truncated by the time limit and never
+    terminated.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
@@ -34,7 +35,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
-            raise ValueError(f"no render_mode {render_mode!r}: there are {', '.join(modes)}")
+            raise ValueError(f"unknown render_mode {render_mode!r}: choose from {', '.join(modes)}")
         self.render_mode = render_mode
         self._render_resolution = render_resolution
         resolution = None if render_mode is None else render_resolution
@@ -47,7 +48,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
 
     @property
     def scenario(self) -> Scenario:
-        """The episode being played."""
+        """The current episode."""
         return self.simulation.scenario
 
     def reset(
@@ -56,7 +57,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         options = options or {}
         if unknown := options.keys() - {"scenario"}:
-            raise ValueError(f"unknown reset options {sorted(unknown)}: there is 'scenario'")
+            raise ValueError(f"unknown reset options {sorted(unknown)}: the only option is 'scenario'")
         scenario: Scenario | str | os.PathLike[str] | None = options.get("scenario")
         observation = self.simulation.reset(seed, scenario)
         self._show()
@@ -68,7 +69,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, Any]):
         return observation, reward, False, time_is_up, {}
 
     def render(self) -> np.ndarray | None:
-        """The present view at `render_resolution`; in human mode the window is up to date already."""
+        """Renders the current view at `render_resolution`; in human mode the window is always up to date."""
         if self.render_mode == "rgb_array":
             return self.simulation.render(self._render_resolution)
         if self.render_mode is None:

@@ -1,4 +1,4 @@
-"""The gymnasium interface of many mazes: one program on the device steps and draws them all."""
+"""The gymnasium vector interface: a single program on the device steps and renders all environments."""
 
 import dataclasses
 import functools
@@ -31,27 +31,29 @@ _DLPACK_HOST = 1
 
 
 class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
-    """Many mazes for gymnasium, in one program.
+    """A vector environment for gymnasium, as a single program.
 
-    The step after the last of an episode ignores its action and returns the first observation of the
-    next episode with reward 0 (`AutoresetMode.NEXT_STEP`). The time limit truncates, nothing terminates.
+    The step after the last one of an episode ignores its action and returns the first observation of the
+    next episode with reward 0 (`AutoresetMode.NEXT_STEP`). Episodes are truncated by the time limit and never
+    terminated.
 
-    `reset(seed=s)` starts the streams of episodes of seed s, `reset()` goes on in them; a list of seeds
-    gives each environment its own, and then it plays as it would alone, up to rounding; with None it goes on.
+    `reset(seed=s)` starts the sequences of episodes of seed s, `reset()` continues them. A list gives each
+    environment its own seed, with the same episodes as a single environment, up to rounding; None in the list
+    continues the sequence of that environment.
 
     Args:
-        num_envs: How many mazes.
+        num_envs: Number of environments.
         task: A name like "9x9", or a `Task`.
-        arrays: "numpy", or "jax": then everything stays on the device, actions may be JAX arrays or any
-            that speak DLPack, and results can be given to others through DLPack without a copy.
-        render_mode: "rgb_array" or None; `render` draws the first 16 environments.
-        render_resolution: Height and width of these pictures.
-        seed: Of the first `reset()`; None is fresh entropy.
-        layouts: How many layouts there are to draw from.
-        held_out: Draw from layouts that are never trained on.
-        spread: Let the first episodes after each reset begin with part of their time gone, so that they never
-            all end at once. `infos["cut"]` tells which environments still play such a shorter episode.
-        engine: "jax" alone.
+        arrays: "numpy", or "jax" to keep all data on the device: actions may then be JAX arrays or any that
+            support DLPack, and results can be passed to other libraries through DLPack without a copy.
+        render_mode: "rgb_array" or None; `render` renders the first 16 environments.
+        render_resolution: Height and width of the rendered images.
+        seed: Seed of the first `reset()`; random by default.
+        layouts: Number of layouts to sample from.
+        held_out: Sample from held-out layouts, which are never trained on.
+        spread: Start the first episodes after each reset with part of their time elapsed, so that episodes
+            end at different times. `infos["cut"]` marks environments in such a shorter episode.
+        engine: Only "jax".
         keywords: `seconds`, `bank`, and the fields of `memory_maze.Options`.
     """
 
@@ -96,9 +98,9 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
 
     @property
     def state(self) -> State:
-        """The present state of all mazes, on the device; the next `step` takes its memory."""
+        """The current state of all environments, on the device. The next `step` donates its memory."""
         if self.closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if self._state is None:
             raise RuntimeError("call reset() first")
         return self._state
@@ -107,9 +109,9 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         if self.closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if options:
-            raise ValueError(f"unknown reset options {sorted(options)}: there are none")
+            raise ValueError(f"unknown reset options {sorted(options)}: none are supported")
         if seed is not None:
             self._keys = self._make_keys(seed)
         self._keys, self._state, self._cut, observation = _reset(self._batch, self._spread, self._keys)
@@ -124,7 +126,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         )
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """The present views of the first 16 environments."""
+        """Renders the current views of the first 16 environments."""
         if self.render_mode is None:
             gymnasium.logger.warn(
                 'render() without a render_mode: pass gymnasium.make_vec(..., render_mode="rgb_array")'
@@ -149,13 +151,13 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
         return jax.device_put(keys, self._device)
 
     def _tell(self) -> dict[str, Any]:
-        """Infos as gymnasium's vectors have them: each with a mask of the environments that have it."""
+        """Infos as in gymnasium's vector environments: each with a mask of the environments that have it."""
         if not self._spread:
             return {}
         return {"cut": self._give(self._cut), "_cut": np.ones(self.num_envs, bool)}
 
     def _give(self, results: Any) -> Any:
-        """Results as they were asked for. On the host they are copies, so that they can be written to."""
+        """Results as the requested arrays. On the host they are writable copies."""
         return jax.tree.map(np.array, jax.device_get(results)) if self._host else results
 
     def _take(self, actions: Any) -> jax.Array:
@@ -168,7 +170,7 @@ class MemoryMazeVectorEnv(VectorEnv[Any, Any, Any]):
             inside = (given >= 0) & (given < len(ACTIONS)) if discrete else np.isfinite(given)
             right = bool(inside.all())
         if not right:
-            raise ValueError(f"wrong actions {actions!r}: {_describe_actions(self.num_envs, discrete)}")
+            raise ValueError(f"invalid actions {actions!r}: {_describe_actions(self.num_envs, discrete)}")
         return jax.device_put(given.astype(jnp.int32 if discrete else jnp.float32), self._device)
 
 
@@ -223,11 +225,11 @@ def _make_key(seed: int) -> jax.Array:
 def _check_arguments(num_envs: int, arrays: str, render_mode: str | None, engine: str) -> None:
     check_count("num_envs", num_envs)
     if arrays not in ARRAYS:
-        raise ValueError(f"no arrays {arrays!r}: there are {', '.join(ARRAYS)}")
+        raise ValueError(f"unknown arrays {arrays!r}: choose from {', '.join(ARRAYS)}")
     if render_mode not in (None, "rgb_array"):
-        raise ValueError(f"no render_mode {render_mode!r} for many mazes: there is rgb_array")
+        raise ValueError(f"unknown render_mode {render_mode!r} for a vector environment: use rgb_array")
     if engine != "jax":
         raise ValueError(
-            f'no batched engine {engine!r}: for other engines than "jax" '
-            'use gymnasium.make_vec(..., vectorization_mode="sync") or "async"'
+            f'engine {engine!r} cannot be vectorized: use "jax", or '
+            'gymnasium.make_vec(..., vectorization_mode="sync") or "async"'
         )

@@ -1,4 +1,4 @@
-"""The conventions of gymnax, for training loops written in JAX; gymnax itself is not needed.
+"""The gymnax interface, for training loops in JAX; gymnax itself is not required.
 
 >>> env = GymnaxEnv("9x9", image_only_obs=True)
 >>> observation, state = env.reset(key, env.default_params)
@@ -22,18 +22,18 @@ from memory_maze.tasks import Task
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """What may change without a new program."""
+    """Parameters that can change without recompilation."""
 
     max_steps_in_episode: int | jax.Array
 
     def replace(self, **changes: Any) -> "Params":
-        """These parameters with changes."""
+        """Returns a copy with changes."""
         return dataclasses.replace(self, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Discrete:
-    """The integers below n."""
+    """Integers below n."""
 
     n: int
     shape: tuple[int, ...] = ()
@@ -44,13 +44,13 @@ class Discrete:
         return jax.random.randint(key, self.shape, 0, self.n, self.dtype)
 
     def contains(self, x: Any) -> jax.Array:
-        """Whether x is one of them."""
+        """Whether x is in the space."""
         return jnp.logical_and(x >= 0, x < self.n)
 
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Arrays whose elements are from low to high, both included."""
+    """Arrays with elements from low to high, inclusive."""
 
     low: float
     high: float
@@ -70,18 +70,18 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Dict:
-    """A space for each name."""
+    """A dictionary of spaces."""
 
     spaces: dict[str, Box]
 
     @property
     def shape(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each."""
+        """Shape of each space."""
         return {name: space.shape for name, space in self.spaces.items()}
 
     @property
     def dtype(self) -> dict[str, Any]:
-        """The type of each."""
+        """Dtype of each space."""
         return {name: space.dtype for name, space in self.spaces.items()}
 
     def sample(self, key: jax.Array) -> dict[str, jax.Array]:
@@ -98,18 +98,18 @@ class Dict:
 
 @jax.tree_util.register_pytree_node_class
 class GymnaxEnv:
-    """One maze with gymnax's methods; `vmap` makes it many.
+    """A single environment with the gymnax interface; vectorize it with `vmap`.
 
-    `step` starts the next episode itself: where `done`, the observation and the state are those of a new
-    maze. Nothing but the time limit ends an episode, so `info["discount"]` is always 1 and
-    `info["truncated"]` is `done`. Mazes that are reset together end together.
+    `step` resets automatically: where `done`, the observation and the state are those of a new maze. Only the
+    time limit ends an episode, so `info["discount"]` is always 1 and `info["truncated"]` is `done`.
+    Environments that are reset together end together.
 
-    All chance is that of the keys given to `reset` and `step`.
+    Randomness comes only from the keys passed to `reset` and `step`.
 
     Args:
         task: A name like "9x9", or a `Task`.
         final_observation: Put the last observation of an episode into `info["final_observation"]`, which
-            means something where `done`. It costs a second picture at every step.
+            is valid where `done`. This renders a second image at every step.
         keywords: As for `memory_maze.engine.env.Env`.
     """
 
@@ -118,34 +118,34 @@ class GymnaxEnv:
         self._final_observation = final_observation
 
     def tree_flatten(self) -> tuple[tuple[Env], bool]:
-        """The arrays, and what programs are compiled for."""
+        """The arrays, and the static data that programs are compiled for."""
         return (self.env,), self._final_observation
 
     @classmethod
     def tree_unflatten(cls, final_observation: bool, arrays: tuple[Env]) -> "GymnaxEnv":
-        """The same environment over other arrays."""
+        """Rebuilds the environment with other arrays."""
         env = object.__new__(cls)
         (env.env,), env._final_observation = arrays, final_observation
         return env
 
     @property
     def name(self) -> str:
-        """Of the task, like MemoryMaze-9x9."""
+        """Name of the task, like MemoryMaze-9x9."""
         return f"MemoryMaze-{self.env.task.name}"
 
     @property
     def num_actions(self) -> int:
-        """How many actions there are; with continuous ones, how many controls."""
+        """Number of discrete actions, or of continuous controls."""
         return len(ACTIONS) if self.env.options.discrete_actions else 2
 
     @property
     def default_params(self) -> Params:
-        """The length of the task's episodes."""
+        """Parameters with the episode length of the task."""
         return Params(max_steps_in_episode=self.env.episode_steps)
 
     @jitted
     def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Any, State]:
-        """The first observation and state of a new episode."""
+        """Starts a new episode: returns its first observation and state."""
         state = self._draw(key)
         return self.env.observe(state), state
 
@@ -153,7 +153,10 @@ class GymnaxEnv:
     def step(
         self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
     ) -> tuple[Any, State, jax.Array, jax.Array, dict[str, Any]]:
-        """Observation, state, reward, done and info; where done, already of the next episode."""
+        """Returns observation, state, reward, done and info.
+
+        Where done, observation and state are those of the next episode.
+        """
         params = params or self.default_params
         step_key, reset_key = jax.random.split(typed_key(key))
         moved, reward = self.env.advance(dataclasses.replace(state, key=step_key), action)

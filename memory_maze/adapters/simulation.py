@@ -1,6 +1,6 @@
-"""One environment without an interface: episodes from a sampler, played by an engine, observed.
+"""A single environment, independent of the interface: a sampler, an engine and observations.
 
-The gymnasium and dm_env adapters are thin layers over this.
+The gymnasium and dm_env adapters are thin wrappers around it.
 """
 
 import operator
@@ -55,11 +55,11 @@ class Simulation:
 
     Args:
         task: A name like "9x9", or a `Task`.
-        seed: Of the whole sequence of episodes; None is fresh entropy.
-        seconds: Another length of the episode.
-        scenario: Played at every reset instead of random mazes; what it leaves open is drawn.
-        engine: "jax", or "mujoco": the reference, which repeats published episodes exactly.
-        render_resolution: Largest size of the pictures that `render` will be asked for.
+        seed: Seed of the sequence of episodes; random by default.
+        seconds: Episode length in simulated seconds; by default that of the task.
+        scenario: Scenario for every reset instead of random mazes; unspecified parts are sampled.
+        engine: "jax", or "mujoco" for the reference engine, which reproduces published episodes exactly.
+        render_resolution: Largest resolution that will be passed to `render`.
         keywords: The fields of `Options`.
     """
 
@@ -77,7 +77,7 @@ class Simulation:
         self.task = get_task(task, seconds)
         self.options = Options.from_keywords(keywords)
         if engine not in ENGINES:
-            raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+            raise ValueError(f"unknown engine {engine!r}: choose from {', '.join(ENGINES)}")
         check_minimap(self.task, self.options)
         if render_resolution is not None:
             check_resolution("render_resolution", render_resolution)
@@ -92,12 +92,12 @@ class Simulation:
 
     @property
     def episode_steps(self) -> int:
-        """Actions in an episode."""
+        """Number of actions in an episode."""
         return self.task.episode_steps(self.options.control_freq)
 
     @property
     def scenario(self) -> Scenario:
-        """The episode being played."""
+        """The current episode."""
         self._check_started()
         return self._scenario
 
@@ -107,21 +107,21 @@ class Simulation:
 
     @property
     def episode_over(self) -> bool:
-        """Whether the next thing to do is a reset."""
+        """Whether a reset is required."""
         return not self._steps_left
 
     def reset(
         self, seed: int | None = None, scenario: Scenario | str | os.PathLike[str] | None = None
     ) -> Observation:
-        """Starts the next episode, or the first of another seed, or a given scenario."""
+        """Starts the next episode, the first one of a seed, or a given scenario."""
         if self._closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         chosen = self._fixed if scenario is None else self._load(scenario)
         if seed is not None:
             self._sampler, self._sampled = self._make_sampler(seed), False
         draws_used = self._engine.draws_used if self._sampled else 1
         touched = self._engine.touched if self._sampled else ()
-        # An interrupted reset leaves nothing half done: the next thing to do is another one.
+        # After an interrupted reset, another one is required.
         self._steps_left, self._sampled = None, False
         if chosen is None:
             drawn = self._sampler.sample(draws_used, touched)
@@ -133,10 +133,10 @@ class Simulation:
         return self._observe()
 
     def step(self, action: Any) -> tuple[Observation, float, bool]:
-        """Returns the observation, the reward, and whether the time is up."""
+        """Returns the observation, the reward, and whether the episode is truncated."""
         self._check_started()
         if self._closed:
-            raise RuntimeError("the environment is closed: make a new one")
+            raise RuntimeError("the environment is closed: create a new one")
         if not self._steps_left:
             raise RuntimeError("the episode is over: call reset() before the next step()")
         control = self._control(action)
@@ -145,13 +145,13 @@ class Simulation:
         return self._observe(), reward, self._steps_left == 0
 
     def render(self, resolution: int, top: bool | None = None) -> np.ndarray:
-        """A picture of the present state for people, with the border."""
+        """Renders the current state with the border."""
         self._check_started()
         top = self.options.top_camera if top is None else top
         return self._engine.render(top, resolution)
 
     def close(self) -> None:
-        """Frees the graphics; may be called twice."""
+        """Releases the graphics context; may be called twice."""
         self._closed = True
         self._engine.close()
 
@@ -162,7 +162,7 @@ class Simulation:
         if isinstance(scenario, str | os.PathLike):
             scenario = Scenario.load(scenario)
         if not isinstance(scenario, Scenario):
-            raise TypeError(f"scenario must be a Scenario, or the path of one: got {scenario!r}")
+            raise TypeError(f"scenario must be a Scenario or a path: got {scenario!r}")
         size, count = scenario.size, len(scenario.objects)
         if (size, count) != (self.task.size, self.task.objects):
             raise ValueError(
@@ -181,18 +181,18 @@ class Simulation:
             index = _as_index(action)
             if index is None or not 0 <= index < len(ACTIONS):
                 names = ", ".join(f"{i} {name}" for i, name in enumerate(ACTION_NAMES))
-                raise ValueError(f"wrong action {action!r}: actions are {names}")
+                raise ValueError(f"invalid action {action!r}: actions are {names}")
             return ACTIONS[index]
         control = np.asarray(action)
         if control.shape != (2,) or control.dtype.kind not in "fiu" or not np.isfinite(control).all():
             raise ValueError(
-                f"wrong action {action!r}: give two finite numbers from -1 to 1, "
+                f"invalid action {action!r}: give two finite numbers from -1 to 1, "
                 "roll (-1 is forward) and steer (-1 is left)"
             )
         return np.clip(control.astype(np.float64), -1, 1)
 
     def _observe(self) -> Observation:
-        """What the engine sees, as copies of the types that were published."""
+        """The observation as copies with the published dtypes."""
         arrays = self.observation_arrays
         seen = self._engine.observe(arrays)
         observation = {name: np.array(seen[name], array.dtype) for name, array in arrays.items()}
@@ -200,7 +200,7 @@ class Simulation:
 
 
 def _as_index(action: Any) -> int | None:
-    """The integer that an action is, also as an array of one; None if it is none."""
+    """Converts an action, also an array of one element, to an integer; None if it is not an integer."""
     if isinstance(action, bool | np.bool_):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What is observed and how it is controlled, as gymnasium spaces."""
+"""Observation and action spaces for gymnasium."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from memory_maze.tasks import Task
 
 
 def observation_space(task: Task, options: Options, floats: Any = np.float64) -> spaces.Space[Any]:
-    """The space of one environment's observations, with its floats of a type."""
+    """The observation space of a single environment, with the given float dtype."""
     boxes: dict[str, spaces.Space[Any]] = {
         name: spaces.Box(array.low, array.high, shape=array.shape, dtype=array.dtype)
         for name, array in observation_arrays(task, options, floats).items()
@@ -20,7 +20,7 @@ def observation_space(task: Task, options: Options, floats: Any = np.float64) ->
 
 
 def action_space(options: Options) -> spaces.Space[Any]:
-    """The space of one environment's actions."""
+    """The action space of a single environment."""
     if options.discrete_actions:
         return spaces.Discrete(len(ACTIONS))
     return spaces.Box(-1.0, 1.0, (2,), np.float64)

@@ -1,4 +1,4 @@
-"""A window that shows pictures at the speed of the environment."""
+"""A window that displays images at the speed of the environment."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ WINDOW_PIXELS = 768
 
 
 class Window:
-    """Opens with the first picture; closing it by hand only hides the pictures."""
+    """A pygame window. Closing it by hand only hides the images."""
 
     def __init__(self, fps: float) -> None:
         try:
@@ -21,7 +21,7 @@ class Window:
             raise missing('render_mode="human" needs pygame', "pygame", "play") from error
         self._pygame = pygame
         if not _has_screen():
-            warnings.warn("there is no screen: the window is not shown", stacklevel=2)
+            warnings.warn("no display found: the window is not shown", stacklevel=2)
             # Not SDL's own choice, which would close the EGL display that MuJoCo draws on.
             os.environ["SDL_VIDEODRIVER"] = "dummy"
         # An SDL window that draws through OpenGL would take this thread's context from MuJoCo.
@@ -33,7 +33,7 @@ class Window:
         self._fps = fps
 
     def show(self, image: np.ndarray) -> None:
-        """Shows an (H, W, 3) picture, and waits so that `fps` pictures are shown a second."""
+        """Displays an (H, W, 3) image, limited to `fps` images per second."""
         pygame = self._pygame
         pygame.event.pump()
         surface = pygame.surfarray.make_surface(image.swapaxes(0, 1))

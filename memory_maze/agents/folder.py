@@ -47,7 +47,7 @@ def read_environment(folder: Path) -> tuple[Task, Options]:
     try:
         return read_variant(read_config(folder))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{folder}: no run or agent: {error}") from error
+        raise ValueError(f"{folder}: not a run or agent: {error}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         return json.loads(read_small(folder / CONFIG))
     except FileNotFoundError as error:
         raise ValueError(
-            f"{folder}: no run or agent: there is no {CONFIG} in it, as memory-maze train writes it"
+            f"{folder}: not a run or agent: it has no {CONFIG}, which memory-maze train writes"
         ) from error
     except (OSError, ValueError) as error:
-        raise ValueError(f"{folder}: no run or agent: {error}") from error
+        raise ValueError(f"{folder}: not a run or agent: {error}") from error

@@ -34,8 +34,8 @@ def load_policy(name: str) -> Policy:
         return _load_agent(folder)
     if ":" not in name:
         raise ValueError(
-            f"no policy {name!r}: there are {', '.join([*POLICIES, *agent_names()])}, your own as "
-            "module:name, and folders of trained agents"
+            f"unknown policy {name!r}: choose from {', '.join([*POLICIES, *agent_names()])}, your own as "
+            "module:name, or the directory of a trained agent"
         )
     policy = import_name(name, "policy")
     if inspect.isfunction(policy):
@@ -43,7 +43,7 @@ def load_policy(name: str) -> Policy:
     policy = policy() if isinstance(policy, type) else policy
     if not (hasattr(policy, "start") and hasattr(policy, "act")):
         raise ValueError(
-            f"{name} is no policy: it is neither a function of (state, key) nor has it "
+            f"{name} is not a policy: it must be a function of (state, key), or have "
             "start(state) and act(memory, state, key)"
         )
     return policy
@@ -59,11 +59,11 @@ def check_pictures(name: str, options: Options) -> None:
     """Refuses pictures that no agent's network is made for."""
     if (side := options.camera_resolution) != AGENT_PIXELS:
         raise ValueError(
-            f"{name} sees pictures of {AGENT_PIXELS}x{AGENT_PIXELS} and not of {side}x{side}: choose another "
+            f"{name} needs {AGENT_PIXELS}x{AGENT_PIXELS} images, not {side}x{side}: choose another "
             f"variant, or --options camera_resolution={AGENT_PIXELS}"
         )
     if not options.target_color_in_image:
-        raise ValueError(f"target_color_in_image must be true: {name} sees the target by the border alone")
+        raise ValueError(f"target_color_in_image must be true: {name} sees the target only by the border")
 
 
 def _load_agent(folder: Path) -> Policy:
@@ -77,4 +77,4 @@ def _load_agent(folder: Path) -> Policy:
     try:
         return Actor(load_network(folder)[0])
     except (SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: no agent, or a damaged one: {error}") from error
+        raise ValueError(f"{folder}: missing or damaged agent: {error}") from error

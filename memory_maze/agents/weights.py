@@ -37,12 +37,14 @@ def from_arrays(arrays: dict[str, Any], template: Any) -> Any:
         if not math.prod(leaf.shape):
             return jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding)
         if name not in arrays:
-            raise ValueError(f"the file lacks {name}: it is of another network")
+            raise ValueError(f"the file lacks {name}: it belongs to a different network")
         array = jnp.asarray(arrays[name])
         if _is_key(leaf):
             return jax.random.wrap_key_data(array)
         if array.shape != leaf.shape:
-            raise ValueError(f"{name} has shape {array.shape} and not {leaf.shape}: it is of another network")
+            raise ValueError(
+                f"{name} has shape {array.shape} not {leaf.shape}: it belongs to a different network"
+            )
         return array.astype(leaf.dtype)
 
     return eqx.combine(jax.tree_util.tree_map_with_path(take, dynamic), static)

@@ -1,1 +1,1 @@
-"""The commands of `memory-maze`, one file each: its docstring is the help, and its `Command` the options."""
+"""The commands of `memory-maze`, one file each: the docstring is the help, `Command` holds the options."""

@@ -1,4 +1,4 @@
-"""Make a data set; run it again to finish one that was interrupted."""
+"""Collect a data set. Run it again to resume after an interruption."""
 
 import dataclasses
 import importlib.util
@@ -14,28 +14,28 @@ class Command:
     """Its options."""
 
     out: Path
-    """Folder for the data set."""
+    """Directory of the data set."""
     task: str | None = None
-    """Which task, or any odd size like 7x7; by default 9x9, or the one that an agent was trained in."""
+    """Task, or any odd size like 7x7; by default 9x9, or the task the agent was trained on."""
     episodes: int = 30_000
-    """How many trajectories, each in a maze of its own."""
+    """Number of trajectories, each in a different maze."""
     evaluation: int | None = None
-    """How many of them are the split eval, in layouts that train has not; by default one in thirty."""
+    """Number of trajectories in the eval split, on held-out layouts; by default one in thirty."""
     steps: int | None = None
-    """Actions in each; by default as many as --seconds take, or 1000."""
+    """Actions per trajectory; by default the length given by --seconds, or 1000."""
     policy: str = "explorer"
-    """explorer, oracle, random, a trained agent (its name, or the folder of a run), or your own as
+    """explorer, oracle, random, a trained agent (its name or run directory), or your own policy as
     module:name."""
     format: Literal["scenes", "npz"] = "scenes"
-    """scenes: small, pictures are drawn when read. npz: the paper's files, one for each trajectory."""
+    """scenes: small files, images rendered on loading. npz: the paper's format, one file per trajectory."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs the extra [mujoco]."""
+    """Engine that simulates and renders; mujoco needs the extra [mujoco]."""
     seed: int = 0
     """Seed of the first maze and of the policy."""
     shard: int | None = None
-    """Trajectories that are made together; what is lost at most when it is killed. Few go to more workers."""
+    """Trajectories per shard: the most that is lost when killed; smaller shards spread over more workers."""
     ray: str | None = None
-    """Address of a Ray cluster to spread the work over, or "auto"; needs the extra [ray]."""
+    """Address of a Ray cluster to distribute the work over, or "auto"; needs the extra [ray]."""
     environment: Environment = DEFAULT
 
     def run(self) -> None:
@@ -47,7 +47,7 @@ class Command:
 
         task, options = self.environment.choose(self.task, find_environment(self.policy))
         if self.steps is not None and self.environment.seconds is not None:
-            raise ValueError("give --steps or --seconds, not both: each says how long a trajectory is")
+            raise ValueError("give --steps or --seconds, not both: each sets the length of a trajectory")
         steps = 1000 if self.environment.seconds is None else task.episode_steps(options.control_freq)
         manifest = make_manifest(
             task,
@@ -62,5 +62,5 @@ class Command:
             options=options,
         )
         if self.ray is not None and importlib.util.find_spec("ray") is None:
-            raise missing("this needs ray", "ray", "ray")
+            raise missing("--ray needs ray", "ray", "ray")
         run_collection(self.out, manifest, Console(), self.ray)

@@ -1,4 +1,4 @@
-"""Compare the JAX engine with the MuJoCo reference; writes figures, limits and pictures side by side."""
+"""Compare the JAX engine with the MuJoCo reference. Writes metrics, their limits, and images side by side."""
 
 import dataclasses
 import importlib.util
@@ -19,17 +19,17 @@ class Command:
     """Its options."""
 
     out: Path = Path("comparison")
-    """Folder for figures.json and the pictures."""
+    """Output directory for figures.json and images."""
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Which tasks."""
+    """Tasks to compare on."""
     quick: bool = False
-    """Compare less, in a few minutes; all of it takes about half an hour on two cores."""
+    """Run a shorter comparison of a few minutes; the full one takes about half an hour on two cores."""
     seed: int = 1000
-    """Seed of mazes and actions."""
+    """Seed for mazes and actions."""
 
     def run(self) -> None:
         if importlib.util.find_spec("PIL") is None:
-            raise missing("this needs PIL", "PIL", "video")
+            raise missing("this command needs PIL", "PIL", "video")
         from memory_maze.compare import report as comparison
 
         check_seed(self.seed)
@@ -42,4 +42,4 @@ class Command:
         console.print(comparison.check_table(report))
         console.print(f"written: {self.out}", soft_wrap=True)
         if not report["passed"]:
-            raise RuntimeError("the engines are further apart than they may be")
+            raise RuntimeError("the engines differ by more than the limits allow: see the table above")

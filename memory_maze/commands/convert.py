@@ -1,4 +1,4 @@
-"""Turn scenes into NPZ files, or NPZ files into scenes; run it again to finish."""
+"""Convert scenes to NPZ files, or NPZ files to scenes. Run it again to resume."""
 
 import dataclasses
 from pathlib import Path
@@ -12,11 +12,11 @@ class Command:
     """Its options."""
 
     source: tyro.conf.Positional[str]
-    """The data set: a folder, a zip file of NPZ files, or hub:owner/name."""
+    """Data set: a directory, a zip file of NPZ files, or hub:owner/name."""
     out: tyro.conf.Positional[Path]
-    """Folder for the other format."""
+    """Output directory."""
     format: Literal["scenes", "npz"] = "npz"
-    """The format to write."""
+    """Format to write."""
 
     def run(self) -> None:
         from rich.console import Console

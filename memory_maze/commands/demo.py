@@ -1,4 +1,4 @@
-"""Walk at random through all four sizes; writes a contact sheet, all variants, and a video."""
+"""Take a random walk in all four sizes. Writes a contact sheet, images of all variants, and a video."""
 
 import dataclasses
 from pathlib import Path
@@ -18,15 +18,15 @@ class Command:
     """Its options."""
 
     out: Path = Path("demo")
-    """Folder for the results."""
+    """Output directory."""
     steps: int = 120
-    """Steps of each walk."""
+    """Steps per walk."""
     seed: int = 12
-    """Seed of the mazes and of the walks."""
+    """Seed for mazes and walks."""
     fps: int = 8
-    """Pictures a second in the video; the benchmark itself runs at 4 steps a second."""
+    """Frames per second of the video; the benchmark itself runs at 4 steps per second."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
+    """Engine that simulates and renders; mujoco needs the extra [mujoco] and OpenGL."""
 
     def run(self) -> None:
         from memory_maze.watch.demo import run_demo

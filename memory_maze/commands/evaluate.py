@@ -1,6 +1,6 @@
-"""Play whole episodes with a policy and report its score.
+"""Evaluate a policy over whole episodes and report its score.
 
-Trained agents play in mazes with layouts that no agent is trained in.
+Trained agents are evaluated on held-out layouts, which no agent is trained on.
 """
 
 import dataclasses
@@ -24,24 +24,24 @@ class Command:
     """Its options."""
 
     policy: tyro.conf.Positional[str]
-    """oracle, explorer, random, the folder of a run, a trained agent by its name (like impala-9x9), or your
-    own as module:name."""
+    """oracle, explorer, random, a run directory, a shipped agent by name (like impala-9x9), or your own as
+    module:name."""
     task: str | None = None
-    """Which task; by default the one that the agent was trained in, and 9x9 for other policies."""
+    """Task; by default the one the agent was trained on, and 9x9 for other policies."""
     episodes: int = 100
-    """How many episodes, each in a maze of its own."""
+    """Number of episodes, each in a different maze."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates; MuJoCo needs the extra [mujoco]."""
+    """Engine to play on; mujoco needs the extra [mujoco]."""
     seed: int = 0
-    """Seed of the first maze; the next ones have the next seeds."""
+    """Seed of the first maze; episode i uses seed + i."""
     held_out: bool = False
-    """Play in mazes with layouts that no agent is trained in, as trained agents always do."""
+    """Use held-out layouts for other policies too; trained agents always do."""
     forget_every: int | None = None
-    """Empty its memory every so many steps: what it loses is what it remembers from longer ago."""
+    """Reset the memory every N steps; the drop in score is due to what was remembered from longer ago."""
     json: Path | None = None
-    """File for the figures."""
+    """File for the results (.json)."""
     video: Path | None = None
-    """File for a video (.mp4) of the first episode as the agent saw it; needs the extra [video]."""
+    """File for a video (.mp4) of the first episode as seen by the agent; needs the extra [video]."""
     environment: Environment = DEFAULT
 
     def run(self) -> None:
@@ -60,12 +60,12 @@ class Command:
         own = find_environment(self.policy)
         task, options = self.environment.choose(self.task, own)
         check_agent(self.policy, options)
-        # Before they are read, as a run that goes on may write others meanwhile.
+        # Before they are loaded, as a run in progress may overwrite them.
         weights = None if folder is None else _hash(folder)
         policy, name = load_policy(self.policy), short_name(self.policy)
         if self.forget_every is not None:
             policy = Forgetful(policy, self.forget_every)
-            console.print(f"{name} as it is, but it forgets every {self.forget_every} steps", soft_wrap=True)
+            console.print(f"memory of {name} is reset every {self.forget_every} steps", soft_wrap=True)
         report = evaluate_shown(
             policy,
             task,
@@ -84,7 +84,7 @@ class Command:
                 told = {"policy": name, "forget_every": self.forget_every}
                 path.write_text(json.dumps(told | report, indent=2) + "\n")
             console.print(f"written: {self.json}", soft_wrap=True)
-        # A result is of the agent as it is.
+        # Ablations do not go into the result file.
         if folder is not None and weights is not None and self.forget_every is None:
             _note(folder, report | {"weights": weights}, own == (task, options))
 
@@ -92,7 +92,7 @@ class Command:
 def evaluate_shown(
     policy: Any, task: Task, episodes: int, name: str, *, video: Path | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """`evaluate` with a bar while it plays, and what came of it in words; the report says where it ran."""
+    """`evaluate` with a progress bar and a printed summary; the report includes its origin."""
     from rich.progress import Progress
 
     from memory_maze.episodes.evaluate import describe_few_layouts, evaluate
@@ -115,10 +115,10 @@ def evaluate_shown(
         advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
         report = evaluate(policy, task, episodes, advance=advance, watch=film, **settings)
     spread = describe_interval(report["interval_95"])
-    unseen = " that no agent is trained in" if report["held_out"] else ""
+    kind = "held-out" if report["held_out"] else "different"
     console.print(
         f"{name} in {where} on {engine}: {report['mean']:.2f}{spread}, {episodes} episodes in "
-        f"{report['layouts']} different layouts{unseen}",
+        f"{report['layouts']} {kind} layouts",
         soft_wrap=True,
     )
     if few := describe_few_layouts(report):
@@ -126,12 +126,12 @@ def evaluate_shown(
     for rival, share in report.get("share_of_paper", {}).items():
         console.print(f"{100 * share:.0f} % of the paper's {rival}")
     if bins := report["rewards_per_100_steps"]:
-        console.print(f"rewards in each 100 steps: {draw_bars(bins)}", soft_wrap=True, highlight=False)
+        console.print(f"rewards per 100 steps: {draw_bars(bins)}", soft_wrap=True, highlight=False)
     return report | describe_origin()
 
 
 def describe_interval(interval: list[float] | None) -> str:
-    """Nothing of episodes that are too few for one."""
+    """Empty if there are too few episodes for one."""
     return "" if interval is None else " ({:.2f} to {:.2f} with 95 % confidence)".format(*interval)
 
 
@@ -140,7 +140,7 @@ def draw_bars(values: list[float]) -> str:
     bars = _BARS if console.encoding.startswith("utf") else "12345678"
     top = max(values) or 1.0
     line = "".join(bars[round(max(value, 0) / top * (len(bars) - 1))] for value in values)
-    return f"{line} {values[0]:.2f} at first, {values[-1]:.2f} at last, {max(values):.2f} at most"
+    return f"{line} first {values[0]:.2f}, last {values[-1]:.2f}, max {max(values):.2f}"
 
 
 def _check_video(path: Path) -> None:
@@ -169,11 +169,11 @@ def _note(folder: Path, report: dict[str, Any], own: bool) -> None:
     from memory_maze.variants import name_task
 
     if hash_weights(folder) != report["weights"]:
-        console.print(f"{folder / RESULT} stays as it is: the run has gone on meanwhile", soft_wrap=True)
+        console.print(f"{folder / RESULT} unchanged: the run has continued in the meantime", soft_wrap=True)
         return
     if not own:
         where = name_task(*read_environment(folder))
-        console.print(f"{folder / RESULT} stays as it is: the agent was trained in {where}", soft_wrap=True)
+        console.print(f"{folder / RESULT} unchanged: the agent was trained on {where}", soft_wrap=True)
         return
     try:
         added = add_evaluation(folder, report)
@@ -183,4 +183,6 @@ def _note(folder: Path, report: dict[str, Any], own: bool) -> None:
     if added:
         console.print(f"added to: {folder / RESULT}", soft_wrap=True)
     else:
-        console.print(f"{folder / RESULT} stays as it is: it has more episodes already", soft_wrap=True)
+        console.print(
+            f"{folder / RESULT} unchanged: it already has an evaluation with more episodes", soft_wrap=True
+        )

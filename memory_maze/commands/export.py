@@ -1,4 +1,4 @@
-"""Write a data set as one of Minari's, for the libraries that read those."""
+"""Export a data set to Minari."""
 
 import dataclasses
 from typing import Literal
@@ -11,15 +11,15 @@ class Command:
     """Its options."""
 
     dataset: tyro.conf.Positional[str]
-    """A folder, a zip file, or a name such as hub:owner/name."""
+    """Data set: a directory, a zip file, or a name such as hub:owner/name."""
     name: str
-    """How Minari is to call it, such as memory-maze/9x9-explorer-v0."""
+    """Minari id, such as memory-maze/9x9-explorer-v0."""
     split: Literal["train", "eval"] | None = None
-    """Which part of it; by default everything that is there."""
+    """Split to export; by default all trajectories."""
     observations: Literal["image", "all"] = "image"
-    """The image alone, or a dictionary of all observations."""
+    """Only the image, or a dictionary of all observations."""
     jpeg: bool = False
-    """Write pictures as JPEG, which is smaller and not exact."""
+    """Store images as JPEG: smaller but lossy."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -44,4 +44,4 @@ class Command:
             f"{exported.storage.data_path.parent}",
             soft_wrap=True,
         )
-        console.print(f'to read it: minari.load_dataset("{self.name}")', soft_wrap=True)
+        console.print(f'load it with minari.load_dataset("{self.name}")', soft_wrap=True)

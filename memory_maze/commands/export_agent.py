@@ -1,4 +1,4 @@
-"""Write the agent of a run to a folder of its own: weights of half the size, and how it was trained."""
+"""Export the agent of a run to a separate directory: float16 weights and the config."""
 
 import dataclasses
 import json
@@ -14,9 +14,9 @@ class Command:
     """Its options."""
 
     run_folder: tyro.conf.Positional[Path]
-    """The folder of a run."""
+    """Run directory."""
     out: tyro.conf.Positional[Path]
-    """Folder for agent.safetensors and config.json; `memory-maze evaluate OUT` plays it."""
+    """Output directory for agent.safetensors and config.json; play it with `memory-maze evaluate OUT`."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -26,7 +26,7 @@ class Command:
 
 
 def export_agent(source: Path, out: Path) -> int:
-    """Writes an agent with weights as float16, which are float32 again when read; tells its bytes."""
+    """Writes an agent with float16 weights, loaded as float32; returns its size in bytes."""
     try:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file, save_file
@@ -41,18 +41,18 @@ def export_agent(source: Path, out: Path) -> int:
     from memory_maze.system.files import check_regular, replacing
 
     if is_run(out):
-        raise ValueError(f"{out}: choose another folder, for a run needs its own weights")
+        raise ValueError(f"{out}: this is a run directory, which needs its own weights: choose another")
     config = read_config(source)
     try:
         check_regular(source / WEIGHTS)
         arrays = load_file(source / WEIGHTS)
     except SafetensorError as error:
-        raise ValueError(f"{source / WEIGHTS}: no weights, or damaged ones: {error}") from error
+        raise ValueError(f"{source / WEIGHTS}: missing or damaged weights: {error}") from error
     for name, array in arrays.items():
         if array.dtype != np.float32:
             continue
         if not np.abs(array).max(initial=0) <= np.finfo(np.float16).max:
-            raise ValueError(f"{source / WEIGHTS}: {name} is too large for half the size, or no number")
+            raise ValueError(f"{source / WEIGHTS}: {name} has values that are NaN or too large for float16")
         arrays[name] = array.astype(np.float16)
     with replacing(out / WEIGHTS) as path:
         save_file(arrays, path)

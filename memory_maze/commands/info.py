@@ -1,4 +1,4 @@
-"""Show versions and what each engine would run on; include this in bug reports."""
+"""Show versions and devices. Include the output in bug reports."""
 
 import dataclasses
 import platform
@@ -26,9 +26,9 @@ class Command:
         mujoco = _version("mujoco")
         table.add_row("mujoco (optional)", mujoco)
         if mujoco != _MISSING:
-            table.add_row("its OpenGL backend", _opengl())
-            exact = "yes" if mujoco == REFERENCE_MUJOCO else f"no: that takes mujoco {REFERENCE_MUJOCO}"
-            table.add_row("moves exactly as published", exact)
+            table.add_row("OpenGL backend", _opengl())
+            exact = "yes" if mujoco == REFERENCE_MUJOCO else f"no: requires mujoco {REFERENCE_MUJOCO}"
+            table.add_row("identical to published episodes", exact)
         console.print(table)
 
 
@@ -40,7 +40,7 @@ def _version(package: str) -> str:
 
 
 def _devices() -> str:
-    """What batches run on, or why nothing does."""
+    """The devices of JAX, or the error if there are none."""
     from memory_maze.system.provenance import describe_devices
 
     try:
@@ -50,7 +50,7 @@ def _devices() -> str:
 
 
 def _opengl() -> str:
-    """The backend that draws, or why none does."""
+    """The backend that renders, or the error if none does."""
     try:
         from memory_maze.adapters.simulation import Simulation
 

@@ -1,4 +1,4 @@
-"""Check every file of a data set and show what is in it; exits with 1 if anything is wrong."""
+"""Check every file of a data set and print statistics. Exits with code 1 if a check fails."""
 
 import dataclasses
 import importlib.util
@@ -22,12 +22,12 @@ class Command:
     """Its options."""
 
     path: tyro.conf.Positional[str]
-    """A folder of scenes or NPZ files, a zip file of NPZ files, a single NPZ file, or hub:owner/name."""
+    """A directory of scenes or NPZ files, a zip file of NPZ files, a single NPZ file, or hub:owner/name."""
     json: Path | None = None
-    """File for the figures and everything that is wrong."""
+    """File for the statistics and all problems (.json)."""
     out: Path | None = None
-    """Folder for pictures: trajectories with maps, diagrams, a video. By default there are none: checking
-    needs no extras and no program to be compiled. Pictures need the extras [video,plots]."""
+    """Output directory for trajectories with maps, plots and a video; needs the extras [video,plots]. None
+    are made by default: checking alone needs no extras and compiles nothing."""
 
     def run(self) -> None:
         from memory_maze.data import hub
@@ -43,7 +43,7 @@ class Command:
         with Progress(
             *Progress.get_default_columns()[:2],
             MofNCompleteColumn(),
-            TextColumn("files, left"),
+            TextColumn("files, remaining"),
             TimeRemainingColumn(),
             console=console,
             transient=True,
@@ -62,21 +62,21 @@ class Command:
 
             for path in write_pictures(self.out, found):
                 console.print(f"written: {path}", soft_wrap=True)
-        _print_list("remark", found.remarks)
-        _print_list("wrong", found.problems)
+        _print_list("note", found.remarks)
+        _print_list("problem", found.problems)
         if found.problems:
-            raise DataError(f"{self.path}: {len(found.problems):,} things are wrong")
+            raise DataError(f"{self.path}: {len(found.problems):,} problems found")
 
 
 def _print_list(what: str, lines: list[str]) -> None:
     for line in lines[:_SHOWN]:
         console.print(f"{what}: {line}", soft_wrap=True, markup=False, highlight=False)
     if len(lines) > _SHOWN:
-        console.print(f"and {len(lines) - _SHOWN:,} more: --json FILE has all of them")
+        console.print(f"and {len(lines) - _SHOWN:,} more: --json FILE writes all of them")
 
 
 def make_table(report: dict[str, Any]) -> Table:
-    """The figures for people."""
+    """The statistics as a table."""
     title = f"{report['size']}x{report['size']}, {report['objects']} objects, {report['format']}"
     table = Table(title=title, show_header=False)
     splits = ", ".join(f"{count:,} {split}" for split, count in report["splits"].items())
@@ -84,12 +84,12 @@ def make_table(report: dict[str, Any]) -> Table:
     shortest, longest = report["steps_per_trajectory"]
     each = f"{shortest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
     table.add_row("steps", f"{report['steps']:,} ({each} each)")
-    table.add_row("bytes", f"{report['bytes']:,} ({report['bytes_per_step']:,.1f} a step)")
+    table.add_row("bytes", f"{report['bytes']:,} ({report['bytes_per_step']:,.1f} per step)")
     table.add_row("different layouts", f"{report['layouts']:,}")
     table.add_section()
     table.add_row("reward", _spread(report["reward"], 2))
     table.add_row("free cells visited", _spread(report["visited_share"], 1, 100, " %"))
-    table.add_row("cells entered again", _spread(report["revisits"], 1))
+    table.add_row("cells revisited", _spread(report["revisits"], 1))
     table.add_row("distance walked", _spread(report["distance_cells"], 1, unit=" cells"))
     table.add_row(
         "actions", "\n".join(f"{name} {100 * share:.1f} %" for name, share in report["actions"].items())
@@ -112,4 +112,4 @@ def _require_extras() -> None:
     """Before minutes of checking, not after."""
     for module in ("imageio", "imageio_ffmpeg", "PIL", "matplotlib"):
         if importlib.util.find_spec(module) is None:
-            raise missing(f"pictures need {module}", module, "video,plots")
+            raise missing(f"images need {module}", module, "video,plots")

@@ -1,4 +1,4 @@
-"""Play in a window with the arrow keys; each finished episode is recorded."""
+"""Play in a window with the arrow keys. Finished episodes are recorded."""
 
 import dataclasses
 import getpass
@@ -19,25 +19,25 @@ class Command:
     """Its options."""
 
     task: str = "9x9"
-    """Which task: a published one, or any odd size like 7x7."""
+    """Task, or any odd size like 7x7."""
     seed: int | None = None
-    """Seed of the first maze, the next ones have the next seeds; by default mazes are fresh."""
+    """Seed of the first maze, incremented for each episode; random by default."""
     player: str | None = None
-    """Name of the player, for the recordings; by default the login name."""
+    """Player name for the recordings; by default the login name."""
     pace: float = PACE
-    """Steps a second at first; + and - change it."""
+    """Initial steps per second; change it with + and -."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What simulates and draws; MuJoCo needs the extra [mujoco] and OpenGL."""
+    """Engine that simulates and renders; mujoco needs the extra [mujoco] and OpenGL."""
     out: Path = Path("recordings")
-    """Folder for the recordings."""
+    """Directory for the recordings."""
     resolution: int = 384
-    """Pixels along each side of the large picture."""
+    """Side length of the displayed image in pixels."""
     full_screen: bool = False
-    """Begin with the full screen; F or F11 changes it."""
+    """Start in full screen; toggle with F or F11."""
     practice: bool = False
-    """Record the episodes as practice, which is not counted."""
+    """Record the episodes as practice, which does not count towards scores."""
     episodes: int | None = None
-    """End after so many episodes; by default when you quit."""
+    """Quit after this many episodes; by default, play until you quit."""
     environment: Environment = DEFAULT
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ def _check_folder(path: Path) -> None:
     """Before minutes of playing, not after."""
     nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path}: recordings cannot be written there: choose another folder with --out")
+        raise PermissionError(f"{path}: cannot write recordings there: choose another directory with --out")
 
 
 def _login_name() -> str:

@@ -1,16 +1,16 @@
-"""Which preset a command takes, by its name or by the devices at hand."""
+"""Selects a preset by name, or by the available devices."""
 
 import difflib
 from typing import Any
 
 
 def choose_preset(console: Any, gpu: str) -> str:
-    """The one that is made for the devices at hand."""
+    """The preset for the available devices."""
     import jax
 
     if jax.default_backend() != "cpu":
         return gpu
-    console.print("preset small, as JAX finds no GPU here; --preset chooses another")
+    console.print("using preset small, as JAX finds no GPU; choose another with --preset")
     return "small"
 
 
@@ -20,6 +20,6 @@ def find_preset(agent: Any, name: str) -> Any:
         return agent()
     if name not in agent.presets:
         near = difflib.get_close_matches(name, agent.presets, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(agent.presets)}"
-        raise ValueError(f"no preset {name!r} of {agent.title}: {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(agent.presets)}"
+        raise ValueError(f"unknown preset {name!r} of {agent.title}: {hint}")
     return agent.presets[name]

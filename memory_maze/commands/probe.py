@@ -1,4 +1,4 @@
-"""Train a sequence model and probe its state for walls and objects; run it again to go on."""
+"""Train a sequence model and probe its state for walls and objects. Run it again to resume."""
 
 import dataclasses
 from pathlib import Path
@@ -19,29 +19,29 @@ class Command:
     model: tyro.conf.Positional[str]
     """constant, vae, supervised, rssm, vae-gru, rssm-tbtt, rssm-untrained, or package.module:Name."""
     out: Path
-    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
+    """Run directory: checkpoints, metrics.jsonl, TensorBoard, weights, and result.json."""
     task: str = "9x9"
-    """Which task; the benchmarks are of 9x9 and 15x15."""
+    """Task; the benchmarks use 9x9 and 15x15."""
     data: str | None = None
-    """Data set to train on; data/TASK by default, as `memory-maze collect` makes it."""
+    """Data set to train on, from `memory-maze collect`; by default data/TASK."""
     targets: tuple[Literal["walls", "objects"], ...] = ("walls", "objects")
-    """What probes are asked for; of a supervised model one."""
+    """What the probes predict; supervised models have a single target."""
     preset: Literal["paper", "small", "debug"] | None = None
-    """Sizes of models, probes and batches: the paper's, small ones for a CPU, tiny ones for tests. By default
-    the paper's, or small where there is no GPU."""
+    """Sizes of model, probes and batches: as in the paper, small for a CPU, tiny for tests. By default paper,
+    or small without a GPU."""
     set: tuple[str, ...] = ()
-    """Other sizes of a baseline, as name=value: --set recurrent=1024."""
+    """Hyperparameters of the model to change, as name=value: --set recurrent=1024."""
     probe: tuple[str, ...] = ()
-    """Other values of the probes, as name=value: --probe layers=2. Scores are then no longer comparable."""
+    """Hyperparameters of the probes to change, as name=value: --probe layers=2. Makes scores incomparable."""
     depths: tuple[int, ...] = ()
-    """Hidden layers of further probes, whose scores are told beside: --depths 0 1 2."""
+    """Train additional probes with these numbers of hidden layers: --depths 0 1 2."""
     interleave: int = INTERLEAVE
-    """Batches of different trajectories that models with a memory learn from in turn; with few of them, the
-    same mazes are in batch after batch. NPZ files of all are held in memory, where they fit."""
+    """Number of batches of different trajectories that alternate when training models with TBTT; with few,
+    consecutive batches show the same mazes. NPZ trajectories in progress are held in memory if they fit."""
     trajectories: int | None = None
-    """To evaluate on; by default all of the evaluation split."""
+    """Trajectories to evaluate on; by default the whole evaluation split."""
     score_every: int = 10_000
-    """Gradient steps between two looks at some evaluation trajectories."""
+    """Gradient steps between evaluations on some trajectories, for the learning curve."""
     schedule: Scheduled = SCHEDULE
 
     def run(self) -> None:
@@ -74,7 +74,7 @@ class Command:
         with sole_writer(self.out), Bars(console, run.steps, f"{self.model} in {self.task}") as bars:
             result = probe(run, train_set, scored_set, self.out, self.trajectories, _Progress(bars, console))
         if (made := result["training"]["steps"]) < run.steps and result["training"]["steps_planned"]:
-            console.print(f"out of time after {made:,} of {run.steps:,} steps; run it again to go on")
+            console.print(f"time limit reached after {made:,} of {run.steps:,} steps; run it again to resume")
         for target, figures in result["evaluation"].items():
             console.print(_describe(result, target, figures), soft_wrap=True)
             for depth, others in result["depths"].items():
@@ -89,12 +89,14 @@ class Command:
         place = self.data or f"data/{self.task}"
         if self.data is None and not Path(place).exists():
             raise FileNotFoundError(
-                f"{place}: there is no data set: make one by memory-maze collect --task {self.task} "
-                f"--episodes 30000 --out {place}, or name one by --data"
+                f"{place}: no data set found: create one with memory-maze collect --task {self.task} "
+                f"--episodes 30000 --out {place}, or give one with --data"
             )
         train_set, scored_set = (data.load(place, split) for split in ("train", "eval"))
         if train_set.size != size:
-            raise ValueError(f"{place} has mazes of {train_set.size} cells and not of {size}: see --task")
+            raise ValueError(
+                f"{place} has {train_set.size}x{train_set.size} mazes, not {size}x{size}: check --task"
+            )
         return train_set, scored_set
 
 
@@ -106,11 +108,11 @@ def _describe(result: dict[str, Any], target: str, figures: dict[str, Any]) -> s
     error = figures["std_error"]
     line += "" if error is None else f" (± {error:.2f} over {figures['trajectories']:,} trajectories)"
     published = PROBING.get(result["title"], {}).get((result["task"], target))
-    return line + (f"; the paper's: {published.mean}" if published else "")
+    return line + (f"; paper: {published.mean}" if published else "")
 
 
 class _Progress:
-    """A bar for training, then one for the evaluation."""
+    """A progress bar for training, then one for evaluation."""
 
     def __init__(self, bars: Any, console: Any) -> None:
         self._bars, self._console, self._scoring = bars, console, None

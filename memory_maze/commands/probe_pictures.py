@@ -1,4 +1,4 @@
-"""Draw what the probes of a trained model answer along a trajectory that it was not trained on."""
+"""Render the predictions of a model's probes along a held-out trajectory."""
 
 import dataclasses
 from pathlib import Path
@@ -14,15 +14,15 @@ class Command:
     """Its options."""
 
     run_folder: tyro.conf.Positional[Path]
-    """The folder of a run of `memory-maze probe`."""
+    """Run directory of `memory-maze probe`."""
     data: str
-    """The data set, for its evaluation trajectories."""
+    """Data set with evaluation trajectories."""
     out: Path
-    """File for a strip of pictures (.png), or for a video (.mp4)."""
+    """Output file: a strip of frames (.png) or a video (.mp4)."""
     trajectory: int = 0
-    """Which one of the evaluation trajectories."""
+    """Index of the evaluation trajectory."""
     columns: int = 6
-    """Steps on the strip, from the first to the last."""
+    """Number of frames on the strip, evenly spaced over the trajectory."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -31,7 +31,7 @@ class Command:
         from memory_maze.system.video import import_pictures, import_video
 
         if self.out.suffix not in (".png", ".mp4"):
-            raise ValueError(f"{self.out}: give a file that ends in .png or .mp4")
+            raise ValueError(f"{self.out}: the file must end in .png or .mp4")
         check_between(1, 100, columns=self.columns)
         check_extra = import_pictures if self.out.suffix == ".png" else import_video
         check_extra()

@@ -1,5 +1,5 @@
-"""Set the scores of trained agents, of probed models and of people beside the paper's; with --out also as
-Markdown and figures, or all results in one web page.
+"""Compare the scores of trained agents, probed models and people with the paper's. With --out, also write
+Markdown and figures, or a web page with all results.
 """
 
 import dataclasses
@@ -22,24 +22,24 @@ class Command:
     """Its options."""
 
     what: tyro.conf.Positional[Literal["online", "probing", "human", "page"]]
-    """online: agents that learn by playing; probing: what models remember of recorded episodes; human: what
-    people score; page: all of these and the benchmarks, in --out DIR/index.html."""
+    """online: trained agents; probing: probed sequence models; human: scores of people; page: all of these
+    and the benchmarks, in --out DIR/index.html."""
     paths: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Runs, their result files (result.json of a run, under any name), recordings of people, or folders of
-    these, where what is of another kind is passed over. By default results/online, results/probing or
-    --recordings; for a page, everything in --results and --recordings."""
+    """Runs, result files (result.json, under any name), recordings of people, or directories of these; in
+    directories, other kinds are skipped. By default results/online, results/probing or --recordings; for a
+    page, everything in --results and --recordings."""
     out: Path | None = None
-    """Folder for tables (online.md), plain data (online.json), and figures (online-curves.png, ...), named
-    after what is reported; or for index.html. Needs the extra [plots]."""
+    """Output directory for tables (online.md), data (online.json) and figures (online-curves.png, ...), or
+    for index.html. Needs the extra [plots]."""
     results: Path = Path("results")
-    """Folder with online, probing and the files of benchmarks."""
+    """Directory with online/, probing/ and the benchmark results."""
     recordings: Path = Path("recordings")
-    """Folder of what people played."""
+    """Directory with recordings of people."""
     anonymous: bool = False
-    """Call people P1, P2, ... in the order of their first episodes."""
+    """Replace player names by P1, P2, ... in the order of their first episodes."""
     policies: Path | None = None
-    """What benchmarks/policies.py wrote, by default policies.json in --results: the oracle's rewards over the
-    episode are drawn if it is there."""
+    """Output of benchmarks/policies.py, by default policies.json in --results. If it exists, the oracle's
+    rewards over the episode are plotted."""
 
     def run(self) -> None:
         if self.out is not None and importlib.util.find_spec("matplotlib") is None:
@@ -103,7 +103,7 @@ class Command:
         for table in human.make_tables(sizes):
             console.print(table)
         if found.practice:
-            console.print(f"left out: {found.practice:,} of practice")
+            console.print(f"left out: {found.practice:,} practice episodes")
         if self.out is None:
             return []
         scores = human.describe_scores(found, sizes, anonymous=self.anonymous)
@@ -113,7 +113,7 @@ class Command:
         from memory_maze.report.page import write_page, write_page_of
 
         if self.out is None:
-            raise ValueError("a page needs a folder: memory-maze report page --out DIR")
+            raise ValueError("a page needs an output directory: memory-maze report page --out DIR")
         about: dict[str, Any] = {"oracle": self._read_oracle(), "anonymous": self.anonymous}
         if self.paths:
             made = write_page_of(self.paths, self.out, **about)

@@ -1,4 +1,4 @@
-"""Draw a random scenario, or read one; print its map, and save it with --out."""
+"""Sample a random scenario or load one, print its map, and optionally save it."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ from memory_maze.system.limits import check_between
 from memory_maze.tasks import parse_task
 
 console = Console()
-MAX_EPISODE = 10_000  # those before are drawn too
+MAX_EPISODE = 10_000  # earlier ones are sampled too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Command:
     """Its options."""
 
     read: Annotated[Path | None, tyro.conf.Positional] = None
-    """A scenario or text map to read and check instead of drawing one."""
+    """Scenario or text map to load and check instead of sampling one."""
     task: str = "9x9"
-    """Task to draw from."""
+    """Task to sample from."""
     seed: int = 0
-    """Seed to draw with."""
+    """Seed of the sequence of episodes."""
     episode: int = 0
-    """Which episode of the seed, if no target is reached in those before."""
+    """Index of the episode in the sequence, assuming that no target is reached in earlier ones."""
     out: Path | None = None
-    """File to save the scenario to, as JSON."""
+    """File to save the scenario to (.json)."""
 
     def run(self) -> None:
         if self.read is not None:

@@ -1,4 +1,4 @@
-"""The options of everything that trains: for how long, and what is written meanwhile."""
+"""Options shared by all training commands: how long to train, and what to write."""
 
 import dataclasses
 from typing import Annotated, Any
@@ -8,30 +8,30 @@ import tyro
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How long a run trains, and what it writes."""
+    """Duration of the run, and what it writes."""
 
     steps: int | None = None
-    """How many steps; by default those of the preset."""
+    """Number of training steps; by default that of the preset."""
     minutes: float | None = None
-    """Stop training after so long and evaluate what was learned by then; the same command goes on."""
+    """Stop after this many minutes and evaluate; the same command resumes."""
     seed: int = 0
-    """Seed of the weights and of what is sampled."""
+    """Seed for weights and sampling."""
     save_every: float = 300.0
-    """Seconds between two checkpoints."""
+    """Seconds between checkpoints."""
     log_every: float = 10.0
-    """Seconds between two lines of metrics."""
+    """Seconds between lines of metrics."""
     wandb: bool = False
-    """Log to Weights & Biases too, by its own variables like WANDB_PROJECT; needs the extra [wandb]."""
+    """Also log to Weights & Biases, with its variables like WANDB_PROJECT; needs the extra [wandb]."""
 
     def check(self) -> None:
-        """Before anything is begun, not after minutes."""
+        """Fail before anything starts, not after minutes."""
         if self.wandb:
             from memory_maze.training.log import import_wandb
 
             import_wandb()
 
     def values(self) -> dict[str, Any]:
-        """What a run is given, without what was left out."""
+        """The values that were given."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 

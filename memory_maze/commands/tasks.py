@@ -1,4 +1,4 @@
-"""List the tasks and how their mazes are drawn."""
+"""List the tasks and their maze parameters."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ class Command:
     """Its options."""
 
     def run(self) -> None:
-        table = Table("task", "cells", "objects", "steps", "seconds", "rooms at most", "room size")
+        table = Table("task", "cells", "objects", "steps", "seconds", "max rooms", "room size")
         for name, task in TASKS.items():
             rooms = f"{task.room_min_size}-{task.room_max_size}"
             row = [

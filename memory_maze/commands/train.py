@@ -1,4 +1,4 @@
-"""Train an agent; run it again to go on, also for more steps than before."""
+"""Train an agent. Run it again to resume, also with more steps."""
 
 import dataclasses
 from pathlib import Path
@@ -22,29 +22,29 @@ class Command:
     """Its options."""
 
     agent: tyro.conf.Positional[str]
-    """Which agent: impala, or the config class of your own as package.module:Name."""
+    """Agent: impala, or your own config class as package.module:Name."""
     out: Path
-    """Folder of the run: checkpoints, metrics.jsonl, TensorBoard, the weights, and result.json."""
+    """Run directory: checkpoints, metrics.jsonl, TensorBoard, weights, and result.json."""
     task: str = "9x9"
-    """Which task, or any odd size like 7x7."""
+    """Task, or any odd size like 7x7."""
     preset: str | None = None
-    """Hyperparameters to start from: fast for a GPU, small for a CPU, paper for comparison, debug for tests.
-    By default fast, or small where there is no GPU."""
+    """Set of hyperparameters: fast for a GPU, small for a CPU, paper for comparison, debug for tests. By
+    default fast, or small without a GPU."""
     set: tuple[str, ...] = ()
     """Hyperparameters to change, as name=value: --set learning_rate=1e-3 core=gru core.size=128."""
     layouts: int | None = None
-    """How many layouts to train in; by default enough for 100 million steps, and 64 with debug."""
+    """Number of layouts to train on; by default enough for 100 million steps, or 64 with preset debug."""
     evaluate: int | None = None
-    """Episodes to evaluate the agent on when it is trained, in layouts that it has not seen; 0: none.
-    By default 100, and 5 with debug."""
+    """Episodes of the final evaluation on held-out layouts; 0 skips it. By default 100, or 5 with preset
+    debug."""
     distributed: bool = False
-    """Train on several hosts that JAX finds by itself, for example under SLURM; start this on each."""
+    """Train on several hosts, detected by JAX, for example under SLURM. Start the same command on each."""
     coordinator: str | None = None
-    """Where JAX does not find the hosts: the address of the first one and a free port of it, HOST:PORT."""
+    """Without automatic detection: address and free port of the first host, HOST:PORT."""
     hosts: int | None = None
-    """Where JAX does not find the hosts: how many there are."""
+    """Without automatic detection: number of hosts."""
     host: int | None = None
-    """Where JAX does not find the hosts: which of them this is, from 0."""
+    """Without automatic detection: index of this host, from 0."""
     schedule: Scheduled = SCHEDULE
     environment: Environment = VARIANT
 
@@ -74,7 +74,7 @@ class Command:
             on_cpu = override(find_preset(agent, self.preset or "small"), self.set)
             use_cores(on_cpu.num_envs, on_cpu.batch_size)
         if (self.out / RESULT).exists():
-            read_result(self.out)  # rather now than after hours: if it is damaged, this says so
+            read_result(self.out)  # fail now rather than after hours if it is damaged
         with (
             connected(self.distributed, self.coordinator, self.hosts, self.host),
             sole_writers(self.out),
@@ -88,10 +88,10 @@ class Command:
         console.print(f"trained: {self.out}", soft_wrap=True)
         if episodes := self._or_default("evaluate", preset):
             self._evaluate(result, episodes, task, options)
-        console.print(f"to play it again: memory-maze evaluate {self.out}", soft_wrap=True)
+        console.print(f"evaluate it again with: memory-maze evaluate {self.out}", soft_wrap=True)
 
     def _or_default(self, name: str, preset: str) -> Any:
-        """What was asked for, or what goes with the preset."""
+        """The given value, or the default for the preset."""
         given = self.schedule.steps if name == "steps" else getattr(self, name)
         return (_TINY if preset == "debug" else _DEFAULTS)[name] if given is None else given
 
@@ -126,7 +126,7 @@ class Command:
             raise
 
     def _evaluate(self, result: dict[str, Any], episodes: int, task: Any, options: Any) -> None:
-        """Unless an earlier call did."""
+        """Evaluates the agent, unless an earlier call did."""
         from memory_maze.agents.load import load_policy
         from memory_maze.commands.evaluate import evaluate_shown
         from memory_maze.results.online import add_evaluation
@@ -140,7 +140,7 @@ class Command:
 
 
 def describe(metrics: dict[str, Any]) -> str:
-    """A line of metrics in words."""
+    """Metrics as a line of text."""
     score = [] if metrics["return"] is None else [f"return {metrics['return']:.2f}"]
     losses = [f"{name} {metrics[key]:.3g}" for name, key in _SHOWN.items() if key in metrics]
     speed = f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s"

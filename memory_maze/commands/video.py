@@ -1,9 +1,9 @@
-"""Film an episode, or two side by side: what is seen, the map with the trail, and the rewards.
+"""Render a video of an episode, or of two side by side: observations, a map with the path, and rewards.
 
-An episode is that of a person (a folder of recordings), of a data set, of an agent (oracle, explorer,
-random, impala-9x9, the folder of a run, or module:name), or one along which a probing run answers. Agents
-play in a maze that no agent is trained in, the same for both, or in that of the recorded episode beside
-them. NAME#12 is the 12th episode or trajectory, from 0, and for agents the maze of seed 12.
+The source of an episode is a directory of recordings, a data set, an agent (oracle, explorer, random,
+impala-9x9, a run directory, or module:name), or a probing run. Agents play in the same held-out maze, or in
+the maze of the recorded episode beside them. NAME#12 selects the episode or trajectory with index 12, from 0,
+and for agents the maze of seed 12.
 """
 
 import dataclasses
@@ -23,25 +23,25 @@ class Command:
     """Its options."""
 
     source: tyro.conf.Positional[str]
-    """What to film, like recordings#3, data/9x9#12, oracle or runs/probe."""
+    """Source of the episode, like recordings#3, data/9x9#12, oracle or runs/probe."""
     other: tyro.conf.Positional[str | None] = None
-    """What to film beside it."""
+    """Source of a second episode to show beside it."""
     out: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]")] = (Path("episode.mp4"),)
-    """Files to write: .mp4, .gif, or several."""
+    """Output files, .mp4 or .gif."""
     task: str | None = None
-    """What agents play; by default what they were trained in, and 9x9 for other policies."""
+    """Task that agents play; by default the one they were trained on, and 9x9 for other policies."""
     seed: int = 0
-    """Of the maze that agents play in."""
+    """Seed of the maze that agents play in."""
     steps: str | None = None
-    """Steps to film: a number of them, or from:to; by default all, and 200 in GIFs."""
+    """Steps to show: a number, or from:to; by default all, and 200 for GIFs."""
     every: int | None = None
-    """Film every so many steps; by default all, and every second one in GIFs."""
+    """Show every N-th step; by default every step, and every second one for GIFs."""
     fps: int = 12
-    """Pictures a second."""
+    """Frames per second."""
     engine: Literal["jax", "mujoco"] = "jax"
-    """What agents play on; MuJoCo needs the extra [mujoco]."""
+    """Engine that agents play on; mujoco needs the extra [mujoco]."""
     data: str | None = None
-    """The data set that a probing run answers about."""
+    """Data set for a probing run."""
     environment: Environment = DEFAULT
 
     def run(self) -> None:
@@ -75,7 +75,7 @@ class Command:
         from memory_maze.watch.film import ENDINGS, GIF_EVERY, GIF_STEPS, Cut, parse_steps
 
         if path.suffix not in ENDINGS:
-            raise ValueError(f"{path}: give files that end in {' or '.join(ENDINGS)}")
+            raise ValueError(f"{path}: the file must end in {' or '.join(ENDINGS)}")
         check_writable(path)
         if self.every is not None and self.every < 1:
             raise ValueError(f"every must be positive: got {self.every}")
@@ -86,7 +86,7 @@ class Command:
         return Cut(first, last, self.every or (GIF_EVERY if gif else 1), self.fps)
 
     def _settings(self, ends: list[int | None]) -> Any:
-        """Agents need not play further than they are filmed."""
+        """Agents play no further than the last frame."""
         from memory_maze.watch.sources import Settings
 
         numbers = [end for end in ends if end is not None]

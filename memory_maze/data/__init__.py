@@ -1,8 +1,8 @@
 """Data sets: collect them, load them, train on them.
 
 >>> from memory_maze import data
->>> data.collect("folder", "9x9", episodes=30_000)
->>> dataset = data.load("folder", "train")
+>>> data.collect("data/9x9", "9x9", episodes=30_000)
+>>> dataset = data.load("data/9x9", "train")
 """
 
 import importlib

@@ -89,13 +89,13 @@ class Archive:
         for info in self._zip.infolist():
             key = check_member(info, self.name).removesuffix(".npy")
             if "/" in key or not info.filename.endswith(".npy"):
-                raise DataError(f"{self.name}: {info.filename!r} is no array")
+                raise DataError(f"{self.name}: {info.filename!r} is not an array")
             if key in members:
-                raise DataError(f"{self.name}: {key} is in it twice")
+                raise DataError(f"{self.name}: duplicate key {key}")
             members[key] = info
         total = sum(info.file_size for info in members.values())
         if total > limit:
-            raise DataError(f"{self.name}: {total:,} bytes unpacked: the limit is {limit:,}")
+            raise DataError(f"{self.name}: {total:,} bytes uncompressed: the limit is {limit:,}")
         return members
 
     @property
@@ -121,7 +121,7 @@ class Archive:
             _skip(handle, start * row)
             data = _read_all(handle, (stop - start) * row)
             if stop == shape[0] and handle.read(1):  # also makes the checksum be compared
-                raise ValueError("there is more in it than its header says")
+                raise ValueError("it has more data than its header declares")
             return np.frombuffer(data, dtype).reshape(stop - start, *shape[1:])
 
     def read_all(self) -> dict[str, np.ndarray]:
@@ -137,14 +137,14 @@ class Archive:
             shape, dtype, length = _read_header(handle)
             expected = length + math.prod(shape) * dtype.itemsize
             if expected != info.file_size:
-                raise ValueError(f"{info.file_size:,} bytes and a header that tells of {expected:,}")
+                raise ValueError(f"{info.file_size:,} bytes, but its header declares {expected:,}")
             yield handle, shape, dtype
 
 
 def open_zip(source: Source) -> zipfile.ZipFile:
     """A zip file; whoever opened a pipe would wait for ever."""
     if isinstance(source, (str, os.PathLike)) and not stat.S_ISREG(os.stat(source).st_mode):
-        raise OSError("it is not a file")
+        raise OSError("not a file")
     file = zipfile.ZipFile(source)
     try:
         _check_ends(file)
@@ -161,32 +161,32 @@ def _check_ends(file: zipfile.ZipFile) -> None:
     handle.seek(-_END.size - len(file.comment), os.SEEK_END)
     magic, _, _, _, count, _, _, comment = _END.unpack(handle.read(_END.size))
     if (magic, comment) != (b"PK\5\6", len(file.comment)) or count not in (len(infos), 0xFFFF):
-        raise zipfile.BadZipFile("its directory is not that at its end")
+        raise zipfile.BadZipFile("its central directory is not at its end")
     if min((info.header_offset for info in infos), default=0) != 0 or any(
         info.header_offset + info.compress_size > file.start_dir for info in infos
     ):
-        raise zipfile.BadZipFile("its directory does not fit its length")
+        raise zipfile.BadZipFile("its central directory does not match its length")
 
 
 def check_member(info: zipfile.ZipInfo, name: str) -> str:
     """The name of a member that stays where it is put, and is neither hidden nor encrypted."""
     path = info.orig_filename  # `filename` ends before a NUL
     if not path:
-        raise DataError(f"{name}: there is something without a name in it")
+        raise DataError(f"{name}: it contains an entry without a name")
     if (
         path.startswith(("/", "\\"))
         or ".." in path.replace("\\", "/").split("/")
         or ":" in path
         or "\0" in path
     ):
-        raise DataError(f"{name}: the name {path!r} leads out of it")
+        raise DataError(f"{name}: the path {path!r} is outside of the archive")
     if info.flag_bits & 1:
         raise DataError(f"{name}: {path!r} is encrypted")
     if (info.external_attr >> 16) & 0o170000 == 0o120000:
         raise DataError(f"{name}: {path!r} is a link")
     # The others are unpacked without a limit.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise DataError(f"{name}: {path!r} has compression {info.compress_type}: it should be deflated")
+        raise DataError(f"{name}: {path!r} has compression {info.compress_type}: only deflate is supported")
     return path
 
 
@@ -206,25 +206,25 @@ def _read_header(handle: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, type and length of the header, whatever stands in it."""
     version = np.lib.format.read_magic(handle)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"NPY version {version}: there are 1.0 and 2.0")
+        raise ValueError(f"NPY version {version}: only 1.0 and 2.0 are supported")
     prefix = 2 if version == (1, 0) else 4
     size = int.from_bytes(_read_all(handle, prefix), "little")
     if size > _HEADER_LIMIT:
-        raise ValueError(f"a header of {size:,} bytes")
+        raise ValueError(f"a header of {size:,} bytes is too large")
     header = _HEADER.fullmatch(_read_all(handle, size).decode("latin1"))
     if header is None:
-        raise ValueError("its header is not that of an array of numbers")
+        raise ValueError("its header does not describe an array of numbers")
     descr, fortran, sides = header.groups()
     shape = tuple(int(side) for side in sides.split(",") if side.strip())
     if fortran == "True" and len(shape) > 1:
-        raise ValueError("arrays in Fortran order are not read")
+        raise ValueError("arrays in Fortran order are not supported")
     return shape, np.dtype(descr), 8 + prefix + size
 
 
 def _read_all(handle: IO[bytes], count: int) -> bytes:
     data = handle.read(count)
     if len(data) != count:
-        raise EOFError("it ends too early")
+        raise EOFError("it is truncated")
     return data
 
 

@@ -68,9 +68,9 @@ def make_manifest(
 ) -> Manifest:
     """What is to be collected; see `memory-maze collect --help`."""
     if format not in FORMATS:
-        raise ValueError(f"no format {format!r}: there are {' and '.join(FORMATS)}")
+        raise ValueError(f"unknown format {format!r}: choose {' or '.join(FORMATS)}")
     if engine not in ENGINES:
-        raise ValueError(f"no engine {engine!r}: there are {' and '.join(ENGINES)}")
+        raise ValueError(f"unknown engine {engine!r}: choose {' or '.join(ENGINES)}")
     check_seed(seed)
     evaluation = round(episodes / EVALUATION_SHARE) if evaluation is None else evaluation
     check_between(1, MAX_SECONDS * options.control_freq, steps=steps)
@@ -78,16 +78,16 @@ def make_manifest(
     check_agent(policy, options)
     if options.control_freq < SLOWEST:
         raise ValueError(
-            f"control_freq must be at least {SLOWEST:g} in data sets, whose places may not jump by a cell: "
-            f"got {options.control_freq:g}"
+            f"control_freq must be at least {SLOWEST:g} in data sets, so that positions do not jump by a "
+            f"cell: got {options.control_freq:g}"
         )
     if not 1 <= episodes <= SEED_STRIDE or not 0 <= evaluation <= episodes:
         raise ValueError(
             f"{episodes} episodes, {evaluation} of them for evaluation: "
-            f"episodes are from 1 to {SEED_STRIDE:,}, and no more of them for evaluation"
+            f"episodes must be from 1 to {SEED_STRIDE:,}, and evaluation at most episodes"
         )
     if shard is not None and shard < 1:
-        raise ValueError(f"a shard has at least one episode: got {shard}")
+        raise ValueError(f"a shard must have at least one episode: got {shard}")
     return Manifest(
         format=format,
         task=dataclasses.replace(task, seconds=steps / options.control_freq),
@@ -194,14 +194,14 @@ def _check_folder(out: Path, manifest: Manifest) -> None:
     if before is None:
         others = [path.name for path in out.iterdir() if path.name != LOCK and not is_temporary(path)]
         if others:
-            raise DataError(f"{out}: there is {others[0]} in it already: choose an empty folder")
+            raise DataError(f"{out}: not empty, it contains {others[0]}: choose an empty directory")
         return
     old, new = ({"options": {}} | one.to_dict() for one in (before, manifest))
     for key in old:
         if old[key] != new[key]:
             raise DataError(
-                f"{out}: it holds a data set with {key} {old[key]} and not {new[key]}: "
-                f"finish it as it was begun ({NAME} tells how), or choose another folder"
+                f"{out}: it holds a data set with {key} {old[key]}, not {new[key]}: "
+                f"finish it with the original options (see {NAME}), or choose another directory"
             )
 
 

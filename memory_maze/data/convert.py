@@ -71,11 +71,11 @@ def convert_shard(dataset: Dataset, manifest: Manifest, shard: Shard) -> Iterato
 def plan(dataset: Dataset, format: str) -> Manifest:
     """What the data set is in the other format."""
     if (dataset.scenes is not None) == (format == "scenes"):
-        raise ValueError(f"{dataset.path}: it has the format {format} already")
+        raise ValueError(f"{dataset.path}: it already has the format {format}")
     if len(set(dataset.lengths.tolist())) > 1:
         raise DataError(
             f"{dataset.path}: its trajectories have {sorted(set(dataset.lengths.tolist()))[:2]} elements: "
-            "scenes are of one length"
+            "scenes must have equal lengths"
         )
     steps = int(dataset.lengths[0]) - 1
     before = dataset.manifest
@@ -83,8 +83,8 @@ def plan(dataset: Dataset, format: str) -> Manifest:
         return dataclasses.replace(before, format=format, shard=SHARDS[format, before.engine])
     if record_options(dataset.options):
         raise DataError(
-            f"{dataset.path}: it is of the variant {name_options(dataset.options)}, whose pictures are not "
-            "those that walls are found in: collect it as scenes, or keep the NPZ files"
+            f"{dataset.path}: it is of the variant {name_options(dataset.options)}, whose images "
+            "wall textures cannot be inferred from: collect it as scenes, or keep the NPZ files"
         )
     manifest = before or Manifest(
         format="npz",

@@ -1,4 +1,4 @@
-"""Data sets to train on: `load` finds out what they are, and gives sequences in either order."""
+"""Loading data sets, and iterating over them as random windows or whole trajectories."""
 
 import atexit
 import contextlib
@@ -30,13 +30,13 @@ SEQUENCE_KEYS = (*KEYS, RESET)
 def load(
     path: str | Path, split: str | None = None, *, engine: str | None = None, partial: bool = False
 ) -> "Dataset":
-    """A data set: a folder of scenes or NPZ files, a zip file of NPZ files, or `hub:owner/name`.
+    """Loads a data set: a directory of scenes or NPZ files, a zip file of NPZ files, or `hub:owner/name`.
 
     Args:
-        path: Where it is. Names on the Hugging Face hub are fetched once, into the cache.
-        split: "train" or "eval"; by default everything that is there.
-        engine: What draws the pictures of scenes; by default that which recorded them.
-        partial: Also load what is there of a data set that is not yet complete.
+        path: Path, or name on the Hugging Face hub, which is downloaded once into the cache.
+        split: "train" or "eval"; by default both.
+        engine: Engine that renders scenes; by default the one that recorded them.
+        partial: Allow incomplete data sets, and load the available part.
     """
     from memory_maze.data import hub
 
@@ -55,14 +55,14 @@ def load(
         return Dataset(path, Files(members), evaluation=evaluation)
     shards = manifest.complete(path, split)
     if not shards:
-        raise DataError(f"{path}: there are no trajectories{f' for {split}' if split else ''} in it")
-    with _advising("it is fetched" if hub.is_name(name) else "memory-maze collect makes it"):
+        raise DataError(f"{path}: no trajectories found{f' for {split}' if split else ''}")
+    with _advising("load it" if hub.is_name(name) else "run memory-maze collect"):
         return _load_shards(path, manifest, shards, engine)
 
 
 @contextlib.contextmanager
 def _advising(remedy: str) -> Generator[None]:
-    """Adds to what is wrong with a part how to get a sound one."""
+    """Adds to errors how to recreate the file."""
     try:
         yield
     except TooLargeError:
@@ -93,8 +93,8 @@ def _check_memory(path: Path, shards: list[Shard]) -> None:
             total += archive.unpacked
         if 2 * total > memory:
             raise TooLargeError(
-                f"{path}: it has {total:,} bytes unpacked up to {shard.file}, and joining takes twice as "
-                f"much memory: this machine has {memory:,} bytes; load one split, or on a larger machine"
+                f"{path}: {total:,} bytes uncompressed up to {shard.file}, and loading takes twice as "
+                f"much memory: this machine has {memory:,} bytes; load a single split, or use a larger one"
             )
 
 
@@ -104,7 +104,7 @@ def _read_shard(path: Path, manifest: Manifest, shard: Shard) -> Scenes:
     wanted = len(shard.episodes), manifest.task.size, manifest.task.objects, manifest.steps + 1
     if found != wanted:
         raise DataError(
-            f"{path / shard.file}: trajectories, size, objects and elements are {found} and not {wanted}"
+            f"{path / shard.file}: trajectories, size, objects and elements are {found}, not {wanted}"
         )
     return scenes
 
@@ -116,16 +116,16 @@ def _find_files(path: Path, split: str | None) -> list[Member]:
         members = [member for member in members if is_in_split(member, path, split)]
     members.sort(key=lambda member: is_in_split(member, path, "eval"))
     if not members:
-        raise DataError(f"{path}: there are no NPZ files{f' for {split}' if split else ''} in it")
+        raise DataError(f"{path}: no NPZ files found{f' for {split}' if split else ''}")
     return members
 
 
 class TooLargeError(DataError):
-    """It does not fit into memory."""
+    """The data set does not fit into memory."""
 
 
 class Dataset:
-    """Trajectories of one size. `dataset[i]` is one, as a dictionary of the paper's arrays."""
+    """Trajectories of one maze size. `dataset[i]` is a dictionary of arrays with the paper's keys."""
 
     def __init__(
         self,
@@ -139,11 +139,11 @@ class Dataset:
     ) -> None:
         self.path, self.manifest = path, manifest
         self.evaluation = evaluation
-        """How many trajectories, the last ones, are for evaluation."""
+        """Number of evaluation trajectories, which are the last ones."""
         self.scenes = source if isinstance(source, Scenes) else None
-        """The scenes, all in memory; None for NPZ files."""
+        """All scenes, in memory; None for NPZ files."""
         self.options = manifest.options if manifest else DEFAULT
-        """Of the variant that was played, as far as it is known."""
+        """Options of the recorded variant, if known."""
         self._kept: tuple[int, Files] | None = None
         self._source: Reader | Files = (
             source if isinstance(source, Files) else Reader(source, engine, self.options)
@@ -155,7 +155,7 @@ class Dataset:
         else:
             self.lengths, self.size, self.objects = source.lengths, source.size, source.objects
         self.seeds = list(seeds or [None] * len(self.lengths))
-        """Of the mazes, as for `reset(seed=...)`; None where it is not known."""
+        """Seeds of the mazes, for `reset(seed=...)`; None if unknown."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -176,9 +176,9 @@ class Dataset:
     def read(
         self, index: int, start: int = 0, stop: int | None = None, keys: tuple[str, ...] = tuple(KEYS)
     ) -> dict[str, np.ndarray]:
-        """A trajectory, or some elements of it; element 0 is before the first action."""
+        """Returns a trajectory, or a slice of it; element 0 is before the first action."""
         if not -len(self) <= index < len(self):
-            raise IndexError(f"trajectory {index}: there are {len(self)}")
+            raise IndexError(f"trajectory {index} is out of range: there are {len(self)}")
         index %= len(self)
         times = np.arange(self.lengths[index])[start:stop]
         arrays = self._source.read(np.full((1, len(times)), index), times[None], check_keys(keys))
@@ -187,9 +187,10 @@ class Dataset:
     def take(
         self, trajectories: np.ndarray, times: np.ndarray, keys: tuple[str, ...] = SEQUENCE_KEYS
     ) -> dict[str, Any]:
-        """Any elements of any trajectories: two (B, T) arrays name them. Scenes give arrays on the device.
+        """Gathers elements by two (B, T) arrays of trajectory and time indices.
 
-        NPZ files are unpacked whole: those of the last call are kept for the next one.
+        Scenes return arrays on the device. NPZ files are decompressed whole; those of the last call are kept
+        for the next one.
         """
         keys = check_keys(keys)
         if isinstance(self._source, Files):
@@ -200,14 +201,14 @@ class Dataset:
         return self._source.read(trajectories, times, keys)
 
     def windows(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
-        """Random windows, for ever: dictionaries of [batch, time] arrays. Keywords as for `batches`."""
+        """Iterates endlessly over random windows: dictionaries of (batch, time) arrays. See `batches`."""
         return self.batches("windows", batch, time, **keywords)
 
     def replay(self, batch: int = 32, time: int = 48, **keywords: Any) -> "Batches":
-        """Whole trajectories in order, for ever, for truncated backpropagation through time.
+        """Iterates endlessly over whole trajectories in order, for truncated backpropagation through time.
 
-        Each row goes on where it stopped in the batch before (with `interleave=n`, n batches before). Where
-        `reset` is true a trajectory begins: forget the state. Keywords as for `batches`.
+        Each row continues where it stopped in the previous batch (with `interleave=n`, n batches before).
+        `reset` is true at the start of a trajectory: reset the carry there. See `batches` for keywords.
         """
         return self.batches("replay", batch, time, **keywords)
 
@@ -225,21 +226,21 @@ class Dataset:
         interleave: int = 1,
         prefetch: int = 2,
     ) -> "Batches":
-        """An endless iterator of training sequences.
+        """Returns an endless iterator over training sequences.
 
         Args:
             order: "windows" or "replay".
-            batch: Sequences in a batch.
-            time: Elements of each.
-            keys: Which arrays; "reset" tells where a trajectory begins.
-            arrays: "numpy", "jax" on the default device, or "dlpack" for other libraries, where they are.
-            seed: Of the order.
-            position: Of an iterator like this one, to go on from there.
-            part: (index, count) of this process, if several share the data.
-            interleave: Of "replay": so many batches of different trajectories come in turn, and a row goes
-                on where it stopped that many batches before. Keep a state for each of them. Learning from
-                the same mazes in batch after batch, a model may follow these and not learn of all.
-            prefetch: Batches that are made ahead.
+            batch: Batch size.
+            time: Sequence length.
+            keys: Keys of the arrays; "reset" marks the start of a trajectory.
+            arrays: "numpy", "jax" on the default device, or "dlpack" for other libraries, without a transfer.
+            seed: Seed of the order.
+            position: Position of an iterator with the same arguments, to resume from.
+            part: (index, count) of this process, to shard the data over several.
+            interleave: For "replay": this many batches of different trajectories alternate, and a row
+                continues where it stopped that many batches before. Keep a carry for each of them. With few,
+                models may overfit to the mazes of consecutive batches.
+            prefetch: Number of batches to prepare in advance.
         """
         check_sizes(batch=batch, time=time, interleave=interleave)
         if arrays not in ("numpy", "jax", "dlpack"):
@@ -258,7 +259,7 @@ def _to_numpy(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _to_dlpack(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Not every library takes truth values."""
+    """Converts booleans, which not every library supports."""
     return {key: array.astype(np.uint8) if array.dtype == bool else array for key, array in arrays.items()}
 
 
@@ -284,7 +285,7 @@ _CLOSED = object()  # in place of a batch: there are no more
 
 
 class Batches:
-    """Batches for ever, made ahead in a thread. `position` is where the consumer is, as plain data."""
+    """An endless iterator that prefetches in a thread. `position` is that of the consumer, as plain data."""
 
     def __init__(
         self,
@@ -320,7 +321,7 @@ class Batches:
         return made
 
     def close(self) -> None:
-        """Ends the thread, and what waits for a batch in others; may be called twice."""
+        """Stops the thread and wakes waiting consumers; may be called twice."""
         self._stop.set()
         self._thread.join()
 

@@ -57,7 +57,7 @@ def fetch(name: str) -> Path:
 def explain_missing(name: str) -> str:
     """What to tell about a path that is not there."""
     return (
-        f"{name} is not there. A data set is a folder, a zip file, {PREFIX}owner/name on the Hugging Face "
+        f"{name} not found. A data set is a directory, a zip file, {PREFIX}owner/name on the Hugging Face "
         f"hub, or {' or '.join(PUBLISHED)}, those of the paper. {_advise()}"
     )
 
@@ -92,7 +92,7 @@ def parse_name(text: str) -> Name:
     match = _FORM.fullmatch(text)
     if match is None or {".", ".."} & set(match[2].split("/")):
         raise ValueError(
-            f"{text!r} is no name of a data set: it should be like {PREFIX}owner/name, "
+            f"{text!r} is not the name of a data set: it should be like {PREFIX}owner/name, "
             f"{PREFIX}owner/name/folder or {PREFIX}owner/name@revision"
         )
     return Name(text, match[1], match[2].strip("/"), match[3] or "main")
@@ -103,8 +103,8 @@ def _find_published(name: str) -> Path:
     if any(path.suffix in (".npz", ".zip") for path in folder.rglob("*")):
         return folder
     raise FileNotFoundError(
-        f"{name} is not there. Its authors publish it by a link on {AUTHORS}, about 100 GB of zip files: "
-        f"put them, not unpacked, into {folder}, and it is found by its name. {_advise(PUBLISHED[name])}"
+        f"{name} not found. Its authors publish it on {AUTHORS}, about 100 GB of zip files: "
+        f"put them, without extracting, into {folder} to load it by name. {_advise(PUBLISHED[name])}"
     )
 
 
@@ -138,7 +138,7 @@ def _download(wanted: Name) -> Path:
     try:
         from huggingface_hub import HfApi
     except ModuleNotFoundError as error:
-        raise missing("this needs huggingface_hub", error.name, "hub") from error
+        raise missing("downloading needs huggingface_hub", error.name, "hub") from error
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     with _explaining(wanted):
@@ -173,9 +173,9 @@ def _list_files(api: "HfApi", wanted: Name) -> tuple[str, list["RepoFile"]]:
     files = list(filter_repo_objects(listed, allow_patterns=wanted.patterns, key=lambda file: file.path))
     for file in files:
         if file.path.startswith("/") or ".." in PurePosixPath(file.path).parts:
-            raise DataError(f"{wanted.text}: the name {file.path!r} leads out of it")
+            raise DataError(f"{wanted.text}: the path {file.path!r} is outside of the data set")
     if not files:
-        raise DataError(f"{wanted.text}: there is no data in it, which would be NPZ or zip files")
+        raise DataError(f"{wanted.text}: it has no data: no NPZ or zip files")
     return commit, files
 
 
@@ -195,7 +195,7 @@ def _explaining(wanted: Name) -> Generator[None]:
         yield
     except GatedRepoError as error:
         raise PermissionError(
-            f"{wanted.text}: its owner has to let you in: ask on its page on the hub, then run hf auth "
+            f"{wanted.text}: access is restricted: request access on its page on the hub, then run hf auth "
             f"login. {_advise()}"
         ) from error
     except RepositoryNotFoundError as error:
@@ -208,8 +208,8 @@ def _explaining(wanted: Name) -> Generator[None]:
     except (httpx2.HTTPError, OSError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise OSError(
-            f"{wanted.text} could not be fetched: {reason}. Load it again when the hub can be reached: files "
-            f"that have arrived are kept. {_advise()}"
+            f"{wanted.text} could not be downloaded: {reason}. Load it again when the hub is reachable: "
+            f"completed files are kept. {_advise()}"
         ) from error
 
 
@@ -223,8 +223,7 @@ def _verify(root: Path, files: list["RepoFile"], wanted: Name) -> None:
     if wrong:
         others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise DataError(
-            f"{wrong[0]}{others}: not what {wanted.text} has on the hub by its checksum, and removed: "
-            "load it again to fetch it anew"
+            f"{wrong[0]}{others}: wrong checksum for {wanted.text}, removed: load it again to download it"
         )
 
 

@@ -82,7 +82,7 @@ def inspect(path: str | Path, note: Note = lambda done, total: None) -> Inspecti
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there")
+        raise FileNotFoundError(f"{path} not found")
     found = find_parts(path)
     opener = Opener()
     figures: list[Figures] = []
@@ -102,7 +102,7 @@ def inspect(path: str | Path, note: Note = lambda done, total: None) -> Inspecti
         found.figures = join_figures(figures)
         _check_splits(found)
     elif not found.problems:
-        found.problems.append(f"{path}: there are no trajectories in it")
+        found.problems.append(f"{path}: no trajectories found")
     _check_seeds(found)
     return found
 
@@ -169,7 +169,7 @@ def _find_loose(found: Inspection) -> None:
         try:
             inside = find_members(file)
             if not inside:
-                raise DataError(f"{file}: there are no NPZ files in it")
+                raise DataError(f"{file}: no NPZ files found")
             members += inside
         except (DataError, OSError) as error:
             found.problems.append(_name(error, Part(Member(file), ALL)))
@@ -217,7 +217,7 @@ def _find_unexpected(found: Inspection, manifest: Manifest) -> None:
         elif file.suffix in (".npz", ".zip"):
             found.problems.append(f"{file}: unexpected: {NAME} does not name it")
         else:
-            found.remarks.append(f"{file}: no part of the data set")
+            found.remarks.append(f"{file}: not part of the data set")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,6 +289,6 @@ def _check_splits(found: Inspection) -> None:
     }
     for layout, (part, index) in zip(layouts, found.places, strict=True):
         if part.split == "eval" and layout.tobytes() in train:
-            text = f"{part.member.name}: the layout of trajectory {index} is in the split train, too"
+            text = f"{part.member.name}: the layout of trajectory {index} is also in the split train"
             ours = found.manifest is not None and CONVERTED not in found.manifest.made_with
             (found.problems if ours else found.remarks).append(text)

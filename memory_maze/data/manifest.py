@@ -71,7 +71,7 @@ class Manifest:
     def shards(self, split: str | None = None) -> list[Shard]:
         """All files that make up the data set, or a split of it."""
         if split not in (None, *SPLITS):
-            raise ValueError(f"no split {split!r}: there are {' and '.join(SPLITS)}")
+            raise ValueError(f"unknown split {split!r}: choose {' or '.join(SPLITS)}")
         ending = "npz" if self.format == "scenes" else "json"
         shards = []
         for name in SPLITS if split is None else (split,):
@@ -125,7 +125,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         data = json.loads(text)
         if data.pop("dataset") != FORMAT:
-            raise ValueError(f"it is not of the format {FORMAT}")
+            raise ValueError(f"its format is not {FORMAT}")
         parsed = {"task": Task(**data["task"]), "options": read_options(data.get("options", {}))}
         manifest = Manifest(**data | parsed)
         _check(manifest)
@@ -145,7 +145,7 @@ def _read(path: Path, limit: int) -> str:
 def _check(manifest: Manifest) -> None:
     for name, choices in (("format", FORMATS), ("engine", ENGINES)):
         if getattr(manifest, name) not in choices:
-            raise ValueError(f"no {name} {getattr(manifest, name)!r}")
+            raise ValueError(f"unknown {name} {getattr(manifest, name)!r}")
     numbers: dict[str, tuple[Any, int, int | None]] = {
         "episodes": (manifest.episodes, 1, MAX_EPISODES),
         "evaluation": (manifest.evaluation, 0, MAX_EPISODES),
@@ -158,11 +158,9 @@ def _check(manifest: Manifest) -> None:
             numbers[f"task.{field.name}"] = (getattr(manifest.task, field.name), 0, None)
     for name, (value, least, most) in numbers.items():
         if type(value) is not int or value < least or (most is not None and value > most):
-            raise ValueError(
-                f"{name} must be an integer of at least {least}, at most {most}: got {value!r:.40}"
-            )
+            raise ValueError(f"{name} must be an integer from {least} to {most}: got {value!r:.40}")
     if manifest.evaluation > manifest.episodes:
-        raise ValueError(f"{manifest.evaluation} episodes for evaluation: there are {manifest.episodes}")
+        raise ValueError(f"{manifest.evaluation} evaluation episodes, but only {manifest.episodes} episodes")
     texts = [manifest.policy, *manifest.made_with.keys(), *manifest.made_with.values()]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("policy and made_with must be text")

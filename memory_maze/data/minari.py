@@ -83,19 +83,19 @@ def _find_place(name: str) -> Path:
         from minari.dataset.minari_dataset import parse_dataset_id
         from minari.storage import get_dataset_path
     except ModuleNotFoundError as error:
-        raise missing("this needs minari", error.name, "minari") from error
+        raise missing("exporting needs minari", error.name, "minari") from error
 
     try:
         parse_dataset_id(name)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"{name!r} is no name for Minari: it should be like memory-maze/9x9-explorer-v0, "
+            f"{name!r} is not a valid Minari id: it should be like memory-maze/9x9-explorer-v0, "
             "with letters, digits, - and _, and a version"
         ) from error
     place = get_dataset_path(name)
     if place.exists():
         raise FileExistsError(
-            f"Minari has {name} already, in {place}: choose another name or version, "
+            f"{name} already exists in {place}: choose another name or version, "
             f"or remove it with: minari delete {name}"
         )
     return place

@@ -45,7 +45,7 @@ def find_members(path: Path) -> list[Member]:
         infos = [info for info in archive.infolist() if not info.is_dir()]
         names = sorted(check_member(info, str(path)) for info in infos)
     if twice := [name for name, count in collections.Counter(names).items() if count > 1]:
-        raise DataError(f"{path}: {twice[0]} is in it twice")
+        raise DataError(f"{path}: duplicate file {twice[0]}")
     if any(name.endswith(".npy") for name in names):
         return [Member(path)]  # a single trajectory
     return [Member(path, name) for name in names if name.endswith(".npz")]
@@ -91,7 +91,7 @@ class Opener:
             outer = self._zips[path]
         size = outer.getinfo(inner).file_size
         if size > LIMIT:
-            raise ValueError(f"{size:,} bytes unpacked: the limit is {LIMIT:,}")
+            raise ValueError(f"{size:,} bytes uncompressed: the limit is {LIMIT:,}")
         with outer.open(inner) as handle:
             data = handle.read(size + 1)
         if len(data) != size:
@@ -124,7 +124,7 @@ class Files:
             size, objects = shapes["maze_layout"][1], shapes["targets_pos"][1]
             if (side := find_resolution(shapes["image"])) != self.resolution:
                 raise DataError(
-                    f"{member.name}: pictures of {side}x{side}, and the first file has "
+                    f"{member.name}: images of {side}x{side}, and the first file has "
                     f"{self.resolution}x{self.resolution}: load one kind at a time"
                 )
             if (size, objects) != (self.size, self.objects):

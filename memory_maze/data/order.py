@@ -37,7 +37,7 @@ class Order(abc.ABC):
         mine = self._describe()
         theirs = mine if position is None else {key: position.get(key) for key in mine}
         if theirs != mine:
-            raise ValueError(f"the position is of another order: {theirs} and not {mine}")
+            raise ValueError(f"the position belongs to a different iterator: {theirs}, not {mine}")
         self._begin(position)
 
     def _describe(self) -> dict[str, Any]:
@@ -99,8 +99,8 @@ class Replay(Order):
         batch, count = self._shape[0], len(self._trajectories)
         if count < batch:
             raise ValueError(
-                f"{batch} different trajectories a batch: there are {count}; collect more, or choose a "
-                "smaller batch"
+                f"{batch} different trajectories per batch, but only {count} exist: collect more, or choose "
+                "a smaller batch"
             )
         self._epoch, self._taken = (0, 0) if position is None else position["next"]
         self._turn = 0 if position is None else int(position["turn"])

@@ -104,7 +104,7 @@ def _check_rewards(rewards: np.ndarray, name: str) -> None:
     low, high = REWARDS
     if (wrong := ~((low <= rewards) & (rewards <= high))).any():
         raise DataError(
-            f"{name}: there is a reward of {rewards[wrong][0]:g}: actions pay from {low:g} to {high:g}; "
+            f"{name}: invalid reward {rewards[wrong][0]:g}: rewards are from {low:g} to {high:g}; "
             "for another rule change memory_maze.engine.rules.REWARDS with it"
         )
 
@@ -144,7 +144,7 @@ def read_scenes(source: str | Path | bytes, name: str | None = None, limit: int 
     with Archive(io.BytesIO(source) if isinstance(source, bytes) else source, name, limit) as archive:
         arrays = archive.read_all()
     if missing := [key for key in TYPES if key not in arrays]:
-        raise DataError(f"{name}: the key {missing[0]} is missing: this is no file of scenes")
+        raise DataError(f"{name}: the key {missing[0]} is missing: not a file of scenes")
     scenes = Scenes(**{key: arrays[key] for key in TYPES})
     check_scenes(scenes, name)
     return scenes
@@ -166,11 +166,9 @@ def _check_shapes(scenes: Scenes, name: str) -> None:
     count, size = scenes.walls.shape
     objects, length = scenes.objects.shape[1], scenes.poses.shape[1]
     if count < 1:
-        raise DataError(f"{name}: there are no trajectories in it")
+        raise DataError(f"{name}: no trajectories found")
     if size % 2 == 0 or not MIN_SIZE <= size <= MAX_SIZE or not 1 <= objects <= MAX_OBJECTS or length < 2:
-        raise DataError(
-            f"{name}: {size} cells, {objects} objects, {length} elements: there are no such mazes"
-        )
+        raise DataError(f"{name}: {size} cells, {objects} objects, {length} elements: not a valid maze")
     shapes = {
         "seeds": (count,),
         "rooms": (count, size),
@@ -237,7 +235,7 @@ def _check_motion(scenes: Scenes, name: str) -> None:
     if (np.abs(poses[..., 2]) > CELL_METRES).any():
         raise DataError(f"{name}: an agent is not on the ground")
     if (np.abs(poses[..., 3]) > 2 * np.pi * scenes.length).any():
-        raise DataError(f"{name}: an agent has turned more often than there are steps")
+        raise DataError(f"{name}: an agent turned more than possible in its steps")
 
 
 def join(parts: Sequence[Scenes]) -> Scenes:

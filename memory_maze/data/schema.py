@@ -61,7 +61,7 @@ def check_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """The keys of a training sequence, or an error that lists them."""
     for key in keys:
         if key not in KEYS and key != RESET:
-            raise ValueError(f"no key {key!r}: there are {', '.join(KEYS)} and {RESET}")
+            raise ValueError(f"unknown key {key!r}: choose from {', '.join(KEYS)} and {RESET}")
     return tuple(keys)
 
 
@@ -97,7 +97,7 @@ def check_arrays(
         if arrays[key][0] != expected:
             raise DataError(f"{name}: {key} has shape {arrays[key][0]}: it should be {expected}")
     if length < 2:
-        raise DataError(f"{name}: there is no action in it")
+        raise DataError(f"{name}: it has no actions")
 
 
 def find_resolution(shape: tuple[int, ...]) -> int:
@@ -132,7 +132,7 @@ def _check_poses(arrays: dict[str, np.ndarray], name: str) -> None:
         raise DataError(f"{name}: maze_layout changes during the trajectory")
     lengths = np.hypot(*arrays["agent_dir"].T.astype(float))
     if np.abs(lengths - 1).max() > CLOSE:
-        raise DataError(f"{name}: agent_dir is no unit vector at step {np.abs(lengths - 1).argmax()}")
+        raise DataError(f"{name}: agent_dir is not a unit vector at step {np.abs(lengths - 1).argmax()}")
     column, row = np.clip(places.astype(int), 0, layout.shape[1] - 1).T
     inside = layout[0][row, column] > 0
     if not inside.all():
@@ -151,13 +151,15 @@ def _check_targets(arrays: dict[str, np.ndarray], name: str) -> None:
     vectors = np.stack([(offsets * axis[:, None]).sum(axis=2) for axis in (right, forward)], axis=2)
     wrong = np.abs(vectors - arrays["targets_vec"]).max(axis=(1, 2))
     if wrong.max() > 0.01:
-        raise DataError(f"{name}: targets_vec does not fit agent_pos and agent_dir at step {wrong.argmax()}")
+        raise DataError(
+            f"{name}: targets_vec does not match agent_pos and agent_dir at step {wrong.argmax()}"
+        )
     away = [
         np.abs(arrays[many] - arrays[one][:, None]).max(axis=2)
         for one, many in (("target_pos", "targets_pos"), ("target_vec", "targets_vec"))
     ]
     for what, distances in zip(("target_pos", "target_vec"), away, strict=True):
         if (nearest := distances.min(axis=1)).max() > CLOSE:
-            raise DataError(f"{name}: {what} is of no object at step {nearest.argmax()}")
+            raise DataError(f"{name}: {what} does not match any object at step {nearest.argmax()}")
     if (both := np.maximum(*away).min(axis=1)).max() > CLOSE:
-        raise DataError(f"{name}: target_pos and target_vec are of different objects at step {both.argmax()}")
+        raise DataError(f"{name}: target_pos and target_vec are different objects at step {both.argmax()}")

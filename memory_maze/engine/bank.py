@@ -105,7 +105,7 @@ def _make(task: Task, size: int, seed: int, held_out: bool, progress: bool) -> B
     found = 0
     few = size <= 4 * _CHUNK
     with Progress(disable=few or not progress, transient=True) as bar:
-        line = bar.add_task(f"making {size:,} layouts of {task.name}", total=size)
+        line = bar.add_task(f"generating {size:,} layouts of {task.name}", total=size)
         with _chunks(task, seed, held_out, workers=1 if few else num_cores()) as made:
             for chunk in made:
                 chunks.append(chunk)

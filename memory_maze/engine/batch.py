@@ -1,4 +1,4 @@
-"""Many mazes at once, each reset when its time is up."""
+"""A batch of environments with automatic resets."""
 
 import dataclasses
 import functools
@@ -15,11 +15,11 @@ from memory_maze.engine.types import State, Timestep, jitted, typed_key
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["env"], meta_fields=["num"])
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """`num` mazes with automatic resets.
+    """`num` environments with automatic resets.
 
-    The step after the last of an episode ignores its action and returns the first observation of
-    the next one, with reward 0 and `first` set (gymnasium's next-step mode), so that every picture
-    is drawn once and the last observation is never lost.
+    The step after the last one of an episode ignores its action and returns the first observation of the
+    next episode, with reward 0 and `first` set (gymnasium's next-step mode). This renders every image once
+    and keeps the last observation.
     """
 
     env: Env
@@ -30,11 +30,12 @@ class Batch:
 
     @jitted
     def reset(self, key: jax.Array, spread: bool | jax.Array = False) -> tuple[State, Timestep]:
-        """New episodes.
+        """Starts new episodes.
 
-        `key` is one for all, or one for each: then each is as it would be alone. With `spread` most have part
-        of their time behind them (`states.step`), so that they never all end at once: these first episodes
-        are cut short, which is good for training and wrong for scores.
+        Args:
+            key: A single key, or one per environment, which then behaves as a single `Env` with that key.
+            spread: Start with part of the time elapsed (`states.step`), so that episodes end at different
+                times. This shortens the first episodes: use it for training, not for evaluation.
         """
         keys = jax.vmap(jax.random.split)(self._split(typed_key(key)))
         states, timesteps = jax.vmap(self.env.reset)(keys[:, 0])
@@ -43,10 +44,10 @@ class Batch:
 
     @jitted
     def step(self, states: State, actions: jax.Array, starts: State | None = None) -> tuple[State, Timestep]:
-        """One action for each maze.
+        """Takes an action in each environment.
 
-        `starts` are the next episodes, drawn before by `draw_next`: for programs whose many steps have no
-        time for more than one reset of each maze.
+        `starts` are initial states of the next episodes, precomputed by `draw_next`, for programs in which no
+        environment resets more than once.
         """
         over = states.step >= self.env.episode_steps
         moved, rewards = jax.vmap(self.env.advance)(states, actions)
@@ -61,17 +62,17 @@ class Batch:
 
     @jitted
     def draw_next(self, states: State) -> State:
-        """What each maze's next episode begins with, if it begins now."""
+        """Samples the initial state of each environment's next episode, if it starts now."""
         return jax.vmap(lambda key: self.env.draw(jax.random.fold_in(key, 2)))(states.key)
 
     def _split(self, key: jax.Array) -> jax.Array:
         if key.shape not in ((), (self.num,)):
-            raise ValueError(f"give one key or {self.num}, one per maze: got {key.shape}")
+            raise ValueError(f"give one key or {self.num}, one per environment: got {key.shape}")
         return key if key.shape else jax.random.split(key, self.num)
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuses what cannot be a number of mazes."""
+    """Raises a `ValueError` for an invalid number of environments."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be a positive integer: got {value!r}")
 

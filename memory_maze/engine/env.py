@@ -1,4 +1,4 @@
-"""The environment as pure functions of one maze: reset, step, render. `vmap` makes it many."""
+"""A single environment as pure functions: reset, step, render. Vectorize it with `vmap`."""
 
 import math
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ from memory_maze.world import CELL_METRES, COLORS, bit_rows, cell_to_world
 class Env:
     """Memory Maze in JAX.
 
-    It is a pytree of large arrays, the layouts and the textures. Give it to your own programs as an
-    argument, or they hold a copy. What is compiled is kept in ~/.cache/memory-maze for the next process,
-    unless JAX was told of another place.
+    An `Env` is a pytree of large arrays, the layouts and the textures. Pass it to your own jitted functions
+    as an argument; a closure would embed a copy. Compiled programs are cached in ~/.cache/memory-maze,
+    unless another cache directory is configured in JAX.
 
     Args:
         task: A name like "9x9", or a `Task`.
-        seconds: Another length of the episode.
-        bank: Layouts to draw from; by default those of the task, made once and cached.
-        layouts: How many layouts that bank has.
-        held_out: Draw from layouts that no training bank has.
+        seconds: Episode length in simulated seconds; by default that of the task.
+        bank: Layouts to sample from; by default a bank for the task, generated once and cached.
+        layouts: Number of layouts in the default bank.
+        held_out: Sample from held-out layouts, which no training bank contains.
         keywords: The fields of `memory_maze.Options`.
 
     >>> env = Env("9x9", image_only_obs=True)
@@ -62,16 +62,16 @@ class Env:
         self.atlas = load_atlas()
 
     def __init_subclass__(cls) -> None:
-        """Environments of one's own are pytrees too."""
+        """Registers subclasses as pytrees."""
         jax.tree_util.register_pytree_node_class(cls)
 
     def tree_flatten(self) -> tuple[tuple[Bank, Atlas], tuple[Task, Options, View]]:
-        """The arrays, and what programs are compiled for."""
+        """The arrays, and the static data that programs are compiled for."""
         return (self.bank, self.atlas), (self.task, self.options, self.view)
 
     @classmethod
     def tree_unflatten(cls, rules: tuple[Task, Options, View], arrays: tuple[Bank, Atlas]) -> "Env":
-        """The same rules over other arrays."""
+        """Rebuilds the environment with other arrays."""
         env = object.__new__(cls)
         env.task, env.options, env.view = rules
         env.bank, env.atlas = arrays
@@ -79,27 +79,27 @@ class Env:
 
     @property
     def episode_steps(self) -> int:
-        """Actions in an episode."""
+        """Number of actions in an episode."""
         return self.task.episode_steps(self.options.control_freq)
 
     @jitted
     def reset(self, key: jax.Array) -> tuple[State, Timestep]:
-        """A new episode: a layout from the bank, everything else from the key."""
+        """Starts a new episode with a layout from the bank, sampled with the key."""
         state = self.draw(key)
         return state, self._timestep(state, jnp.float32(0), first=True)
 
     @jitted
     def step(self, state: State, action: jax.Array | int) -> tuple[State, Timestep]:
-        """Holds an action until the next one. Past the time limit it goes on; `truncated` tells."""
+        """Takes an action. Past the time limit the episode continues, with `truncated` set."""
         state, reward = self.advance(state, action)
         return state, self._timestep(state, reward, first=False)
 
     def render(self, state: State) -> jax.Array:
-        """The picture, (R, R, 3) uint8, with the border and without the minimap."""
+        """Renders an (R, R, 3) uint8 image with the border, without the minimap."""
         return render_state(self.view, self.atlas, state)
 
     def advance(self, state: State, action: jax.Array | int) -> tuple[State, jax.Array]:
-        """The rules without the picture: the state after an action, and the reward."""
+        """Takes an action without rendering: returns the next state and the reward."""
         result = rules.advance(
             state,
             self.control(action),
@@ -109,13 +109,13 @@ class Env:
         return result.state, result.reward
 
     def control(self, action: jax.Array | int) -> jax.Array:
-        """(2,) roll and steer of an action."""
+        """Returns the (2,) controls of an action: roll and steer."""
         if self.options.discrete_actions:
             return jnp.asarray(ACTIONS, jnp.float32)[action]
         return jnp.clip(jnp.asarray(action, jnp.float32), -1, 1)
 
     def draw(self, key: jax.Array) -> State:
-        """The state at the start of a random episode."""
+        """Samples the initial state of an episode."""
         key, layout_key, texture_key, color_key, place_key, spawn_key, heading_key, target_key = (
             jax.random.split(typed_key(key), 8)
         )
@@ -142,11 +142,11 @@ class Env:
         )
 
     def load(self, scenario: Scenario) -> State:
-        """The state at the start of a complete scenario."""
+        """Returns the initial state of a complete scenario."""
         return begin_scenario(scenario)
 
     def observe(self, state: State) -> Any:
-        """What the agent sees in this variant: the image, or a dictionary of arrays."""
+        """Returns the observation: an image, or a dictionary of arrays."""
         seen = observe(self.view, self.atlas, state, observation_arrays(self.task, self.options))
         return seen["image"] if self.options.image_only_obs else seen
 
@@ -167,18 +167,18 @@ class Env:
 
 
 def begin_scenario(scenario: Scenario) -> State:
-    """The state at the start of a complete scenario."""
+    """Returns the initial state of a complete scenario."""
     return jax.tree.map(lambda leaf: leaf[0], begin_scenarios([scenario]))
 
 
 def begin_scenarios(scenarios: Sequence[Scenario]) -> State:
-    """The states at the start of complete scenarios of one size, with as many target draws each."""
+    """Returns the initial states of complete scenarios with equal sizes and numbers of target draws."""
     keys = jnp.broadcast_to(jax.random.key(0), (len(scenarios),))
     return jax.vmap(_begin)(keys, *jax.tree.map(jnp.asarray, tuple(read_scenarios(scenarios))))
 
 
 class Starts(NamedTuple):
-    """How scenarios begin, as NumPy arrays with a leading axis: the arguments of `_begin` but the key."""
+    """Initial states as NumPy arrays with a leading axis: the arguments of `_begin` after the key."""
 
     maze: Maze
     spawn: np.ndarray  # (n, 2) float32
@@ -189,7 +189,7 @@ class Starts(NamedTuple):
 
 
 def read_scenarios(scenarios: Sequence[Scenario]) -> Starts:
-    """Complete scenarios of one size as arrays, without a device."""
+    """Converts complete scenarios of equal size to arrays on the host."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *map(_read_scenario, scenarios))
 
 

@@ -109,7 +109,7 @@ class JaxEngine:
             JaxEngine._process = os.getpid()
         if JaxEngine._process != os.getpid():
             raise RuntimeError(
-                "JAX does not survive a fork: play in spawned processes (for gymnasium's vectors "
+                "JAX does not work after a fork: use spawned processes (for gymnasium's vectors "
                 'context="spawn"), or fork before the first reset'
             )
 

@@ -93,8 +93,8 @@ def describe_few_layouts(report: dict[str, Any]) -> str | None:
     if layouts is None or 2 * layouts > report["episodes"]:
         return None
     return (
-        f"{report['task']}: {report['episodes']:,} episodes in {layouts:,} different layouts; there are so "
-        "few of this size that scores hardly tell how an agent does in mazes that it has not seen"
+        f"{report['task']}: {report['episodes']:,} episodes in {layouts:,} different layouts; this size has "
+        "so few layouts that scores say little about generalization to unseen mazes"
     )
 
 

@@ -69,7 +69,7 @@ def play(
         advance: Told of progress, in steps of single mazes.
     """
     if engine not in ENGINES:
-        raise ValueError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
+        raise ValueError(f"unknown engine {engine!r}: choose from {', '.join(ENGINES)}")
     _check_policy(policy, options)
     numbers = np.arange(len(scenarios)) if episodes is None else np.asarray(episodes)
     keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(numbers)
@@ -80,10 +80,10 @@ def play(
 
 def _check_policy(policy: Policy, options: Options) -> None:
     if not options.discrete_actions:
-        raise ValueError("discrete_actions must be true: policies choose among the six actions")
+        raise ValueError("discrete_actions must be true: policies use the six discrete actions")
     if getattr(policy, "sees_pictures", False) and not options.target_color_in_image:
         raise ValueError(
-            "target_color_in_image must be true for policies that see pictures: nothing else shows the target"
+            "target_color_in_image must be true for policies that see images: nothing else shows the target"
         )
 
 

@@ -125,7 +125,7 @@ def save_game(
 def read_recordings(folder: Path, damaged: dict[Path, str] | None = None) -> list[Played]:
     """All episodes, the oldest first; what is wrong with damaged files is put in `damaged`, or raised."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not there: memory-maze play --out {folder} records episodes")
+        raise FileNotFoundError(f"{folder} not found: memory-maze play --out {folder} records episodes")
     found = []
     for path in find_episodes(folder):
         try:
@@ -154,7 +154,7 @@ def read_played(path: Path) -> Played:
             raise ValueError(f"not a file, or one of more than {_MAX_BYTES:,} bytes")
         data = json.loads(path.read_text())
         if data.pop("format") != _FORMAT:
-            raise ValueError("it was written by another version of the package")
+            raise ValueError("written by another version of the package")
         parsed = {
             "task": Task(**data["task"]),
             "reward_steps": tuple(data["reward_steps"]),
@@ -171,7 +171,7 @@ def read_played(path: Path) -> Played:
 
 def _check(played: Played) -> None:
     if not isinstance(played.id, str) or not _ID.fullmatch(played.id):
-        raise ValueError(f"no id {played.id!r:.40}")
+        raise ValueError(f"invalid id {played.id!r:.40}")
     check_name(played.player)
     number = int | float
     kinds: dict[str, Any] = {"seed": int, "score": int, "steps": int, "practice": bool, "pace": number}
@@ -185,6 +185,6 @@ def _check(played: Played) -> None:
     if played.steps != played.task.episode_steps(played.options.control_freq) or played.score != len(
         played.reward_steps
     ):
-        raise ValueError(f"{played.steps} steps with score {played.score}: it is no whole episode")
+        raise ValueError(f"{played.steps} steps with score {played.score}: not a complete episode")
     if not all(type(step) is int and 1 <= step <= played.steps for step in played.reward_steps):
-        raise ValueError("rewards are at steps of the episode")
+        raise ValueError("rewards must be at steps of the episode")

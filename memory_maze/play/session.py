@@ -212,7 +212,7 @@ class Sitting:
             concurrent.futures.wait([self._saving])
             self._take_saved()
         if self._loading is not None:
-            self._say("a maze is still being loaded: this takes some seconds ...")
+            self._say("loading a maze takes some seconds ...")
         self._worker.shutdown(cancel_futures=True)
         if self.game is not None:
             self.game.close()
@@ -266,7 +266,7 @@ class Sitting:
 
     def _drop_unfinished(self) -> None:
         if self.stage in (Stage.PLAYING, Stage.PAUSED):
-            self._say("the episode was not finished: it is not recorded")
+            self._say("the episode was not finished and is not recorded")
 
     def _change_pace(self, faster: bool) -> None:
         others = [pace for pace in _PACES if (pace > self.pace if faster else pace < self.pace)]

@@ -21,9 +21,9 @@ _REFRESH = 0.1  # seconds until the window is drawn again without a reason
 _BACK, _INK, _DIM, _LINE, _MARK = (22, 24, 30), (238, 238, 232), (150, 156, 168), (62, 66, 78), (255, 196, 84)
 
 RULES = (
-    "The border of the picture has the colour of an object.",
+    "The border of the image has the colour of an object.",
     "Find that object and touch it: one point.",
-    "Then another one is asked for, in the same maze.",
+    "Then another one is the target, in the same maze.",
     "Remember where they are, and find as many as you can.",
 )
 KEYS = (
@@ -38,7 +38,7 @@ KEYS = (
 )
 QUESTIONS = {"restart": "R again: to a new maze", "quit": "Esc again: quit"}
 NO_SCREEN = (
-    "there is no screen to open a window on: play on a desktop, or from another machine in its browser "
+    "no display to open a window on: play on a desktop, or from another machine in a browser "
     "with memory-maze serve"
 )
 
@@ -71,7 +71,7 @@ class PlayWindow:
             pygame.display.init()  # not pygame.init, which wants a sound card
             # What SDL falls back to when the screen cannot be opened.
             if pygame.display.get_driver() == "offscreen" and not os.environ.get("SDL_VIDEODRIVER"):
-                raise pygame.error("no screen but one that nobody sees")
+                raise pygame.error("only an invisible screen")
             self._window = pygame.Window("Memory Maze", SIZE, resizable=True)
         except pygame.error as error:
             pygame.display.quit()
@@ -178,7 +178,7 @@ class PlayWindow:
         self._text(text, box.centerx, y + 70 * self._unit, 36, color, centered=True)
 
     def _draw_paused(self, sitting: Sitting, box: Any, now: float) -> None:
-        lines = [("paused", 60, _INK), ("press space to go on", 34, _MARK)]
+        lines = [("paused", 60, _INK), ("press space to continue", 34, _MARK)]
         if sitting.question is not None:
             lines += [
                 (QUESTIONS[sitting.question], 34, _INK),

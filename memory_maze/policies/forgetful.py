@@ -19,7 +19,7 @@ class Forgetful:
 
     def __post_init__(self) -> None:
         if self.period < 1:
-            raise ValueError(f"to forget every {self.period} steps: it must be every one or more")
+            raise ValueError(f"forget_every must be at least 1: got {self.period}")
 
     @property
     def sees_pictures(self) -> bool:

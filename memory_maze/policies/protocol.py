@@ -1,4 +1,4 @@
-"""What a policy is: two pure functions of one maze's state, so that `vmap` runs it in thousands of mazes."""
+"""The policy interface: two pure functions of a single environment's state, vectorized with `vmap`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,32 +10,32 @@ from memory_maze.engine.types import State
 
 
 class Sight(NamedTuple):
-    """What a policy that sees pictures is given in place of the state."""
+    """The input of policies that see images, instead of the state."""
 
     image: jax.Array  # (64, 64, 3) uint8, with the border
-    reward: jax.Array  # () float32: of the last action
-    action: jax.Array  # () int32: the last one, 0 at the start
-    first: jax.Array  # () bool: no action was taken yet
+    reward: jax.Array  # () float32: reward of the last action
+    action: jax.Array  # () int32: the last action, 0 at the start
+    first: jax.Array  # () bool: the first step of an episode
 
 
 class Policy(Protocol):
-    """What chooses actions. A program is compiled for each policy, so it must be hashable, as objects are.
+    """Selects actions. Policies must be hashable, as objects are by default: a program is compiled for each.
 
-    With an attribute `sees_pictures = True` it is given a `Sight` in place of the state at each action.
+    With an attribute `sees_pictures = True`, `act` receives a `Sight` instead of the state.
     """
 
     def start(self, state: State) -> Any:
-        """What it remembers at the start of an episode: a pytree of arrays."""
+        """Returns the memory at the start of an episode: a pytree of arrays."""
         ...
 
     def act(self, memory: Any, state: Any, key: jax.Array) -> tuple[jax.Array, Any]:
-        """The next action, () int32, and what it remembers from now on."""
+        """Returns the next action, () int32, and the new memory."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of the state and a key as a policy without memory."""
+    """Wraps a function of the state and a key as a policy without memory."""
 
     function: Callable[[State, jax.Array], jax.Array]
 

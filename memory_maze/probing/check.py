@@ -25,7 +25,7 @@ def check_model(model: SequenceModel, key: jax.Array) -> None:
         raise ModelError(f"state_size is {size!r}: it should be the length of a state, like 2048")
     for name in ("initial", "observe", "loss"):
         if not callable(getattr(model, name, None)):
-            raise ModelError(f"there is no {name}: see memory_maze.probing.model")
+            raise ModelError(f"{name} is missing: see memory_maze.probing.model")
     carry, sequence = initial_carry(model, STREAMS), _make_sequence(0)
     observe = eqx.filter_jit(lambda carry, sequence: model.observe(carry, sequence, key))
     after, states = _take_pair("observe", observe(carry, sequence), "carry, states")
@@ -86,7 +86,7 @@ def _check_loss(model: SequenceModel, carry: Carry, sequence: Sequence, key: jax
     except (TypeError, ValueError) as error:
         raise ModelError(f"loss has no gradient: {str(error).splitlines()[0]}") from error
     if not isinstance(learned, Learned):
-        raise ModelError(f"loss gives {type(learned).__name__} beside the loss: it should be a Learned")
+        raise ModelError(f"loss gives {type(learned).__name__} with the loss: it should be a Learned")
     if not np.isfinite(loss):
         raise ModelError(f"loss is {loss}")
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients)):
@@ -115,16 +115,16 @@ def _check_knowledge(
     if differ(sequence, swap(np.s_[:, 1:]))[:, 0].any():
         raise ModelError("states of a stream depend on other streams of the batch")
     if differ(sequence, swap(np.s_[MIDDLE:]))[:MIDDLE].any():
-        raise ModelError("states depend on what is seen later")
+        raise ModelError("states depend on later inputs")
     reset = sequence._replace(reset=sequence.reset.at[MIDDLE, 0].set(True))
     before = swap(np.s_[:MIDDLE])._replace(reset=reset.reset)
     if differ(reset, before)[MIDDLE:, 0].any():
         raise ModelError(
-            "states know of the trajectory before: where reset is true, start from the initial carry"
+            "states depend on the previous trajectory: where reset is true, start from the initial carry"
         )
     first = sequence._replace(reset=sequence.reset.at[0].set(True))
     noise = jax.tree.map(lambda leaf: leaf + 1 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, carry)
     if differ(first, first, (carry, noise)).any():
         raise ModelError(
-            "states know of the carry before a trajectory: where reset is true, start from the initial carry"
+            "states depend on the previous carry: where reset is true, start from the initial carry"
         )

@@ -45,8 +45,8 @@ def common_length(dataset: Dataset, count: int) -> int:
     lengths = np.unique(dataset.lengths[:count])
     if len(lengths) > 1:
         raise DataError(
-            f"{dataset.path}: trajectories have from {lengths[0]} to {lengths[-1]} elements: scores are of "
-            "trajectories of one length"
+            f"{dataset.path}: trajectories have from {lengths[0]} to {lengths[-1]} elements: scores need "
+            "trajectories of equal length"
         )
     return int(lengths[0])
 

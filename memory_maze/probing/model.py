@@ -1,10 +1,10 @@
-"""What a sequence model is, for the offline benchmarks: the interface, and how one is found by its name.
+"""The interface of sequence models for offline probing.
 
 class Model(SequenceModel):
     state_size = 2048
 
-    def __init__(self, key): ...                    # makes its arrays
-    def initial(self): ...                          # what one stream carries at first
+    def __init__(self, key): ...                    # creates the weights
+    def initial(self): ...                          # the initial carry of a single stream
     def observe(self, carry, sequence, key): ...    # -> carry, states (T, B, state_size)
     def loss(self, carry, sequence, key): ...       # -> loss, Learned(carry, states, metrics)
 """
@@ -24,33 +24,34 @@ Carry = Any  # a pytree of arrays
 
 
 class Sequence(NamedTuple):
-    """What a model is shown: T steps of B streams."""
+    """The input of a model: T steps of B streams."""
 
     image: jax.Array  # (T, B, 64, 64, 3) uint8
     action: jax.Array  # (T, B, 6) float32: one-hot, the action that led to the image; zero at the start
-    reset: jax.Array  # (T, B) bool: a trajectory begins, and nothing before it may be known
+    reset: jax.Array  # (T, B) bool: the first step of a trajectory, which starts from the initial carry
 
 
 class Learned(NamedTuple):
-    """What a model learned from."""
+    """Auxiliary outputs of the loss."""
 
     carry: Carry
-    """After the sequence, for the next one."""
+    """Carry after the sequence, for the next one."""
     states: jax.Array  # (T, B, state_size)
     metrics: dict[str, jax.Array]
-    """Numbers to log."""
+    """Scalars to log."""
 
 
 class SequenceModel(eqx.Module):
-    """The interface. Methods are functions of their arguments and the module's arrays alone.
+    """A sequence model. Its methods must be pure functions of their arguments and the weights.
 
-    Beside the methods a model may have other values of these:
+    Attributes that a model may override:
 
-        state_size: The length of a state; probes of 2,048 are comparable.
-        carries: Training goes on with the carry of the batch before, on whole trajectories in order
-            (truncated backpropagation through time). If not: on random windows, from the initial carry.
-        supervised: The probe's gradients train the model too: an upper bound, and no entry of the benchmark.
-        frozen: The model is not trained at all.
+        state_size: Length of the state vector; scores are comparable for 2,048.
+        carries: Train on whole trajectories in order, continuing with the carry of the previous batch
+            (truncated backpropagation through time). Otherwise, on random windows from the initial carry.
+        supervised: Also train the model with the probe's gradients: an upper bound, not an entry of the
+            benchmark.
+        frozen: Do not train the model.
     """
 
     state_size = STATE_SIZE
@@ -60,31 +61,31 @@ class SequenceModel(eqx.Module):
 
     @abc.abstractmethod
     def initial(self) -> Carry:
-        """What one stream carries before its trajectory begins."""
+        """Returns the carry of a single stream at the start of a trajectory."""
 
     @abc.abstractmethod
     def observe(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[Carry, jax.Array]:
-        """Steps over a sequence: the carry after it, and (T, B, state_size) states."""
+        """Steps over a sequence: returns the carry after it, and states of shape (T, B, state_size)."""
 
     @abc.abstractmethod
     def loss(self, carry: Carry, sequence: Sequence, key: jax.Array) -> tuple[jax.Array, Learned]:
-        """What training makes smaller, and the states on the way."""
+        """Returns the training loss, and the states with other auxiliary outputs."""
 
 
 Make = Callable[[jax.Array], SequenceModel]
 
 
 def initial_carry(model: SequenceModel, *streams: int) -> Carry:
-    """The initial carry of so many streams; of several numbers, in as many axes."""
+    """Returns the initial carry with leading axes `streams`."""
     initial = jax.tree.map(jnp.asarray, model.initial())
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*streams, *leaf.shape)), initial)
 
 
 def find_maker(name: str) -> Make:
-    """What makes the model of `package.module:Name` from a key."""
+    """Imports the class or function `package.module:Name` that creates a model from a key."""
     found = import_name(name, "model")
     if not callable(found):
-        raise ValueError(f"no model {name!r}: it cannot be called with a key")
+        raise ValueError(f"invalid model {name!r}: it cannot be called with a key")
     if isinstance(found, type) and not issubclass(found, SequenceModel):
-        raise ValueError(f"{name} is no SequenceModel: see memory_maze.probing.model")
+        raise ValueError(f"{name} is not a SequenceModel: see memory_maze.probing.model")
     return found

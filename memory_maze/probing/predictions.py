@@ -38,7 +38,7 @@ def load_run(folder: Path, dataset: Dataset) -> tuple[SequenceModel, dict[str, P
     """The trained model and probes of a run on data like this."""
     described = read_config(folder)
     if "probe" not in described:
-        raise ValueError(f"{folder}: this is no run of memory-maze probe")
+        raise ValueError(f"{folder}: not a run of memory-maze probe")
     settings = described["settings"]
     run = Run(
         described["model"],
@@ -57,7 +57,7 @@ def load_run(folder: Path, dataset: Dataset) -> tuple[SequenceModel, dict[str, P
 def predict(model: SequenceModel, probes: dict[str, Probe], dataset: Dataset, index: int) -> Predictions:
     """Asks at every step of a trajectory, while the state is carried along."""
     if not 0 <= index < len(dataset):
-        raise ValueError(f"no trajectory {index}: there are {len(dataset)}, from 0")
+        raise ValueError(f"trajectory {index} is out of range: there are {len(dataset)}, counted from 0")
     length, carry = int(dataset.lengths[index]), initial_carry(model, 1)
     parts: list[dict[str, np.ndarray]] = []
     for begins in range(0, length, _CHUNK):

@@ -57,7 +57,7 @@ def make_run(
     if model in baselines.MODELS:
         config = override(baselines.PRESETS[preset], settings)
     elif settings:
-        raise ValueError(f"{model} has no settings: they are of the baselines")
+        raise ValueError(f"{model} has no hyperparameters: only the baselines do")
     made = Run(model, config, **defaults | values)
     return dataclasses.replace(made, probe=override(made.probe, probe))
 

@@ -88,7 +88,7 @@ class Run(Schedule):
         check_least(1, score_every=self.score_every, score_on=self.score_on)
         check_sizes(batch=self.batch, time=self.time, interleave=self.interleave)
         if any(depth < 0 for depth in self.depths):
-            raise ValueError(f"depths are numbers of hidden layers, from 0: got {self.depths}")
+            raise ValueError(f"depths must be numbers of hidden layers, from 0: got {self.depths}")
 
     def describe(self, train_set: Dataset) -> dict[str, Any]:
         """Plain data, for config.json: of a run on this data."""
@@ -120,10 +120,12 @@ def make_model(run: Run, key: jax.Array) -> SequenceModel:
         return baselines.MODELS[run.model](key, run.settings or baselines.PRESETS["paper"])
     if ":" not in run.model:
         names = ", ".join(["constant", *baselines.MODELS])
-        raise ValueError(f"no model {run.model!r}: there are {names}, and your own as package.module:Name")
+        raise ValueError(
+            f"unknown model {run.model!r}: choose from {names}, or your own as package.module:Name"
+        )
     model = find_maker(run.model)(key)
     if not isinstance(model, SequenceModel):
-        raise ModelError(f"{run.model} makes no SequenceModel: see memory_maze.probing.model")
+        raise ModelError(f"{run.model} does not make a SequenceModel: see memory_maze.probing.model")
     return model
 
 
@@ -168,9 +170,11 @@ def name_depth(target: str, depth: int) -> str:
 
 def _check_supervised(run: Run) -> None:
     if len(run.targets) > 1:
-        raise ValueError(f"{run.model} learns from its probe: choose one of {' and '.join(run.targets)}")
+        raise ValueError(f"{run.model} is trained by its probe: choose one of {' and '.join(run.targets)}")
     if run.depths:
-        raise ValueError(f"{run.model} learns from its probe: there can be no others of depths {run.depths}")
+        raise ValueError(
+            f"{run.model} is trained by its probe: probes of other depths {run.depths} are not possible"
+        )
 
 
 def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:

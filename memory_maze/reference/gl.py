@@ -35,7 +35,7 @@ def create_context(resolution: int, prepare: Callable[[], Any] = lambda: None) -
     wanted = os.environ.get("MUJOCO_GL", "").lower()
     wanted = {"on": "", "1": "", "true": "", "enable": "", "enabled": "", "glx": "glfw"}.get(wanted, wanted)
     if wanted in ("off", "disable", "disabled", "0", "false"):
-        raise GLError(f"MUJOCO_GL={wanted} switches pictures off: unset it, or set it to egl or osmesa")
+        raise GLError(f"MUJOCO_GL={wanted} turns rendering off: unset it, or set it to egl or osmesa")
     if wanted and wanted not in _CONTEXTS:
         raise GLError(f"MUJOCO_GL={wanted} is not known: use {', '.join(BACKENDS)}, or unset it")
     reasons = []
@@ -58,7 +58,7 @@ def create_context(resolution: int, prepare: Callable[[], Any] = lambda: None) -
                 os.environ["MUJOCO_GL"] = before
     others = " or unset MUJOCO_GL, and" if wanted else ""
     raise GLError(
-        "no OpenGL for MuJoCo's pictures (" + "; ".join(reasons) + ")."
+        "no OpenGL for rendering with MuJoCo (" + "; ".join(reasons) + ")."
         f"{others} on Debian or Ubuntu: apt-get install {DEBIAN_PACKAGES}"
     )
 
@@ -185,7 +185,7 @@ class GLFWContext:
         if sys.platform.startswith("linux") and not (
             os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         ):
-            raise GLError("there is no screen (DISPLAY is not set)")
+            raise GLError("no display (DISPLAY is not set)")
         if not glfw.init():
             raise GLError("glfw.init() failed")
         glfw.window_hint(glfw.VISIBLE, 0)

@@ -106,7 +106,7 @@ class Renderer:
         if self._context is not None:
             if self._pid != os.getpid():
                 raise gl.GLError(
-                    "this environment drew pictures before the process was forked: "
+                    "this environment rendered before the process was forked: "
                     "create environments inside the child process, or use the spawn start method"
                 )
             return

@@ -56,14 +56,14 @@ def describe_parts(task: str, result: dict) -> str:
     num, batch = list(result["batches"].items())[-1]
     parts = batch["parts"]
     return (
-        f"A step of {int(num):,} mazes of {task} takes {batch['step_us']:,.0f} us; "
-        f"alone, the physics take {parts['physics_us']:,.0f} and the picture {parts['picture_us']:,.0f}."
+        f"A step of {int(num):,} environments of {task} takes {batch['step_us']:,.0f} us; timed alone, "
+        f"physics takes {parts['physics_us']:,.0f} and rendering {parts['picture_us']:,.0f}."
     )
 
 
 def start_table(report: dict) -> str:
     """From a new process to the first step."""
-    lines = ["| | the first time | from then on |", "|---|---|---|"]
+    lines = ["| | first run | later runs |", "|---|---|---|"]
     for task, result in report["results"].items():
         cold, warm = (result[kind]["total_seconds"] for kind in ("cold", "warm"))
         lines.append(f"| {task} | {cold:.1f} s | {warm:.1f} s |")
@@ -79,11 +79,11 @@ def generator_table(report: dict) -> str:
     """Our maze generator beside labmaze's."""
     mazes, banks = report["mazes"], report["banks"]
     rows = [
-        ("a maze, ms: ours", [f"{figures['ours_ms']:.3f}" for figures in mazes.values()]),
+        ("layout, ms: ours", [f"{figures['ours_ms']:.3f}" for figures in mazes.values()]),
         ("labmaze", [f"{figures['labmaze_ms']:.3f}" for figures in mazes.values()]),
-        ("times longer", [f"{figures['times_longer']:.2f}" for figures in mazes.values()]),
-        ("the default bank, s: ours", [_bank_cell(banks, name, "ours_seconds") for name in mazes]),
-        ("from labmaze's text, as before", [_bank_cell(banks, name, "labmaze_seconds") for name in mazes]),
+        ("ratio", [f"{figures['times_longer']:.2f}" for figures in mazes.values()]),
+        ("default bank, s: ours", [_bank_cell(banks, name, "ours_seconds") for name in mazes]),
+        ("from labmaze's text", [_bank_cell(banks, name, "labmaze_seconds") for name in mazes]),
     ]
     lines = [f"| | {' | '.join(mazes)} |", "|---" * (1 + len(mazes)) + "|"]
     lines += [f"| {label} | {' | '.join(cells)} |" for label, cells in rows]
@@ -91,8 +91,9 @@ def generator_table(report: dict) -> str:
     counts = ", ".join(f"{figures['layouts']:,} ({name})" for name, figures in banks.items())
     return (
         "\n".join(lines)
-        + f"\n\nIn turns in one process on one core, banks of {counts} layouts on {hardware['cores']} cores "
-        + f"({hardware['cpu']}); labmaze {report['versions']['labmaze']}, {report['date'][:10]}."
+        + f"\n\nLayouts alternately in one process on one core; banks of {counts} layouts on "
+        + f"{hardware['cores']} cores ({hardware['cpu']}); labmaze "
+        + f"{report['versions']['labmaze']}, {report['date'][:10]}."
     )
 
 
@@ -110,7 +111,7 @@ def equivalence_table(report: dict) -> str:
         what = check["what"] + (f" (fails on {', '.join(failed)})" if failed else "")
         lines.append("| " + " | ".join([what, check["limit"], *cells]) + " |")
     kinds = {
-        "pictures": ("pictures",),
+        "images": ("pictures",),
         "actions": ("free_actions", "wall_actions"),
         "touches": ("touches", "touches_Vis"),
     }
@@ -172,7 +173,7 @@ def explorer_table(report: dict) -> str:
     add("constant baseline, objects (paper)", baseline("objects_squared_error", "{:.1f}"))
     add("reward of a trajectory", lambda figures: f"{figures['reward']['mean']:.2f}")
     add("free cells visited", lambda figures: f"{100 * figures['visited_share']['mean']:.0f} %")
-    add("cells entered again", lambda figures: f"{figures['revisits']['mean']:.0f}")
+    add("cells revisited", lambda figures: f"{figures['revisits']['mean']:.0f}")
     add("cells walked", lambda figures: f"{figures['distance_cells']['mean']:.0f}")
     some = next(iter(tasks.values()))["constant_baseline"]
     counts = f"{some['trained_on']:,} trajectories for training, {some['scored_on']:,} for evaluation"
@@ -194,7 +195,7 @@ def data_table(report: dict) -> str:
         ("bytes a step", lambda f: f["npz"]["bytes_per_step"], ",.0f"),
         ("random windows from scenes: frames/s", lambda f: f["scenes"]["windows_per_second"], ",.0f"),
         ("random windows from NPZ files", lambda f: f["npz"]["windows_per_second"], ",.0f"),
-        ("random windows by `np.load` alone", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
+        ("random windows by plain `np.load`", lambda f: f["npz"]["np_load_windows_per_second"], ",.0f"),
         ("replay from scenes: frames/s", lambda f: f["scenes"]["replay_per_second"], ",.0f"),
         ("replay from NPZ files", lambda f: f["npz"]["replay_per_second"], ",.0f"),
     ]
@@ -226,7 +227,7 @@ def training_note(report: dict) -> str:
 def probing_speed_table(report: dict) -> str:
     """How fast sequence models learn where nothing else runs, and what takes the time."""
     lines = [
-        "| model | steps a second | 1M steps take | a step, ms | kernels | pictures | loss | gradient |",
+        "| model | steps a second | 1M steps take | step, ms | kernels | images | loss | gradient |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for model, figures in report["results"].items():
@@ -235,11 +236,11 @@ def probing_speed_table(report: dict) -> str:
         speed, hours = figures["steps_per_second"], figures["hours_for_a_million"]
         lines.append(f"| {model} | {speed:.1f} | {hours:,.1f} h | {_in_ms(times)} |")
     note = (
-        "Batches of 32 x 48 steps, models and probes of the paper's size. Kernels: how long the GPU computes "
-        "in a step. Pictures, the model's loss, and the loss with its gradient are timed alone."
+        "Batches of 32 x 48 steps, models and probes of the paper's size. Kernels: GPU time per "
+        "step. Rendering the images, the model's loss, and the loss with its gradient are timed alone."
     )
     when = f"{report['date'][:10]}, commit {(report['commit'] or 'unknown')[:8]}"
-    where = f"On {report['devices']}, {when}, while nothing else ran."
+    where = f"On {report['devices']}, {when}, on an otherwise idle machine."
     return "\n\n".join(["\n".join(lines), f"{where} {note}", *_kernel_table(report)])
 
 
@@ -256,7 +257,8 @@ def _kernel_table(report: dict) -> list[str]:
         lines.append(f"| {model} | {figures['kernels']:,} | {_in_ms(times)} |")
     return [
         "\n".join(lines),
-        "Moves: copies, padding and other changes of place. Others: what is done number by number.",
+        "Products: matrix products. Moves: copies, padding and other data movement. Sums: reductions. "
+        "Others: elementwise operations.",
     ]
 
 
@@ -269,8 +271,8 @@ def soak_note(report: dict) -> str:
     counts = report["counts"]
     wrong = sum(value for name, value in counts.items() if name.startswith("bad_"))
     return (
-        f"{report['steps']:,} random steps of {report['mazes']:,} mazes of {report['task']}, "
-        f"{counts['episodes']:,.0f} episodes, each step checked: {wrong:,.0f} faults."
+        f"{report['steps']:,} random steps of {report['mazes']:,} environments of {report['task']}, "
+        f"{counts['episodes']:,.0f} episodes, every step checked: {wrong:,.0f} errors."
     )
 
 
@@ -280,16 +282,16 @@ def resume_note(report: dict) -> str:
     metrics = max(found["largest_difference"].values())
     weights = found["largest_difference_of_weights"]
     return (
-        f"Training that was killed after {found['killed_after']:,} of {report['settings']['steps']:,} steps "
-        "and went on, beside the same that was not: metrics differ by "
-        f"{metrics:.1g} at most, weights by {weights:.1g}."
+        f"Training killed after {found['killed_after']:,} of {report['settings']['steps']:,} steps and "
+        f"resumed, compared with an uninterrupted run: metrics differ by at most {metrics:.1g}, weights by "
+        f"{weights:.1g}."
     )
 
 
 def serve_table(report: dict) -> str:
     """How late pictures are when many play at once."""
     lines = [
-        "| players at once | pictures a second for each | median delay, ms | 95 % below, ms | busy cores |",
+        "| concurrent players | images/s per player | median delay, ms | 95th percentile, ms | busy cores |",
         "|---|---|---|---|---|",
     ]
     for count, figures in report["results"].items():
@@ -299,7 +301,7 @@ def serve_table(report: dict) -> str:
     hardware = report["hardware"]
     where = f"{hardware['cores']} cores ({hardware['cpu']}), {report['date'][:10]}"
     note = (
-        "From when a step is due until its picture of 256x256 pixels has arrived, in "
+        "Delay from when a step is due until its 256x256 image has arrived, in "
         f"{report['settings']['task']}, with players on the same machine: {where}."
     )
     return "\n".join(lines) + "\n\n" + note

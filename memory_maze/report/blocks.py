@@ -19,12 +19,12 @@ def online_blocks(groups: Sequence[online.Group], oracle: Oracle) -> list[Block]
         *online_tables.make_notes(groups),
         Picture(
             "curves.png",
-            "Episode returns in training; bands reach from the lowest to the highest run.",
+            "Episode returns during training; bands show the range over runs.",
             figures.draw_curves(groups),
         ),
         Picture(
             "episode.png",
-            "Rewards over the episode: who remembers the maze gets faster.",
+            "Rewards over the episode: agents that remember the maze get faster.",
             figures.draw_episodes(groups, oracle),
         ),
     ]
@@ -44,22 +44,22 @@ def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
         *filter(None, [probing.describe_order(groups)]),
         Picture(
             "bars.png",
-            "Scores of the models: hatched the paper's, filled ours.",
+            "Scores of the models: the paper's hatched, ours filled.",
             probing_figures.draw_bars(rows),
         ),
         Picture(
             "steps.png",
-            "Scores over the episode: who remembers the maze knows more and more of it.",
+            "Scores over the episode: models that remember the maze improve over time.",
             probing_figures.draw_steps(groups),
         ),
         Picture(
             "curves.png",
-            "Scores while models learn; bands reach from the lowest to the highest run.",
+            "Scores during training; bands show the range over runs.",
             probing_figures.draw_curves(groups),
         ),
         Picture(
             "depths.png",
-            "Scores by the depth of the probe, beside what it finds where there is nothing to know.",
+            "Scores by the depth of the probe; uninformed baselines are dashed.",
             probing_figures.draw_depths(groups),
         ),
         "## Runs",
@@ -77,13 +77,13 @@ def human_blocks(found: human.Found, sizes: Sequence[human.Size], oracle: Oracle
         *human.make_notes(found),
         Picture(
             "episode.png",
-            "Rewards over the episode: people get faster as they come to know the maze. Bands are 95 % "
-            "intervals of the mean, by drawing the episodes again.",
+            "Rewards over the episode: people get faster as they come to know the maze. Bands are "
+            "bootstrapped 95 % intervals of the mean.",
             human_figures.draw_episodes(sizes, oracle),
         ),
         Picture(
             "scores.png",
-            "Scores of people beside the paper's oracle, human and agents: hatched the paper's. Errors of "
+            "Scores of people with the paper's oracle, human and agents (hatched). Errors of "
             "people are standard errors over episodes, those of agents standard deviations over five runs.",
             human_figures.draw_scores(sizes),
         ),

@@ -23,8 +23,8 @@ from memory_maze.tasks import TASKS, Task
 from memory_maze.variants import name_task, record_options
 
 NOTE = (
-    "Mean score of the episodes ± its standard error, by drawing the episodes again, as in the paper; the "
-    "paper's human is one person with ten episodes of each size. Practice is not counted."
+    "Mean score of the episodes ± its bootstrapped standard error, as in the paper; the "
+    "paper's human is one person with ten episodes of each size. Practice does not count."
 )
 _PAPER = ("Oracle", "Human")
 _PEOPLE = "People"
@@ -91,7 +91,7 @@ def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Foun
     damaged: dict[Path, str] = {}
     for folder in folders:
         if not folder.exists():
-            raise FileNotFoundError(f"{folder} is not there: {how_to_record(folder)}")
+            raise FileNotFoundError(f"{folder} not found: {how_to_record(folder)}")
     for place in find_places(folders, HUMAN):
         if place.kind == HUMAN:
             for played in read_recordings(place.path, damaged):
@@ -104,7 +104,7 @@ def find_recordings(folders: Sequence[Path], *, anonymous: bool = False) -> Foun
 
 def how_to_record(folder: Path) -> str:
     """What to do where nothing is recorded."""
-    return f"memory-maze play --out {folder} records what you play, and memory-maze serve what others play"
+    return f"memory-maze play --out {folder} records your episodes, memory-maze serve those of others"
 
 
 def hide_names(episodes: Iterable[Played]) -> list[Played]:

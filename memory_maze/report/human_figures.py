@@ -60,7 +60,7 @@ def _draw_line(axes: Any, bins: Sequence[float] | np.ndarray, **style: Any) -> N
 def _draw_band(axes: Any, size: Size) -> None:
     """Where the mean lies with 95 % confidence, by drawing episodes again."""
     low, high = np.quantile(resample(size.bins), (0.025, 0.975), axis=0)
-    label = "95 % interval, by drawing episodes again"
+    label = "95 % interval (bootstrap)"
     axes.fill_between(
         _middles(len(low)), low, high, color=_PEOPLE, alpha=0.2, linewidth=0, zorder=2, label=label
     )

@@ -72,4 +72,4 @@ def describe_origin(result: dict[str, Any]) -> list[str]:
 def note_damaged(damaged: Iterable[Path]) -> list[str]:
     """The sentence that names what a table lacks; none if it lacks nothing."""
     names = ", ".join(escape_markdown(path.name) for path in damaged)
-    return [f"Left out, for they are damaged: {names}."] if names else []
+    return [f"Left out because they are damaged: {names}."] if names else []

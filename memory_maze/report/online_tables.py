@@ -21,13 +21,13 @@ TOLD = "Dreamer (TBTT + Probe loss)"
 NOTE = (
     "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
     "episodes of one run. Paper: after 100M steps; its oracle is a trained agent that sees the map with the "
-    f"path. {TOLD} {MARK}: told where the objects are while it learns, and no baseline. Ours are evaluated "
-    "in mazes with layouts that no agent is trained in, the same on both engines."
+    f"path. {MARK} {TOLD} is given the object positions during training and is not a baseline. Our agents "
+    "are evaluated on held-out layouts, the same on both engines."
 )
 
 
 def make_notes(groups: Sequence[Group]) -> list[str]:
-    """What is to be known of the table."""
+    """The notes below the table."""
     results = [result for one in groups for result in one.results]
     reports = [report for result in results for report in result["evaluations"]]
     few = dict.fromkeys(filter(None, map(describe_few_layouts, reports)))

@@ -20,9 +20,9 @@ from memory_maze.version import __version__
 
 TITLE = "Memory Maze: results"
 INTRODUCTION = (
-    "Memory Maze is a benchmark of long-term memory: in random 3D mazes an agent is asked for one of several "
-    "coloured objects after the other, and its score is how many it finds. These are all results of this "
-    "package beside those of the paper, each with the command, the machine and the commit that made it."
+    "Memory Maze is a benchmark of long-term memory: in random 3D mazes an agent searches for one coloured "
+    "object after another, and its score is how many it finds. This page shows all results of this package "
+    "with those of the paper, each with its command, machine and commit."
 )
 Line = tuple[str, ...]
 
@@ -73,7 +73,7 @@ BENCHMARKS = {
     "Scores without training": (
         Benchmark(
             "policies.json",
-            "Policies that are given the state",
+            "Policies that receive the state",
             "python benchmarks/policies.py",
             benchmarks.policy_table,
         ),
@@ -105,7 +105,7 @@ BENCHMARKS = {
     "Data sets": (
         Benchmark(
             "explorer.json",
-            "What is in the explorer's data",
+            "The explorer's data sets",
             "python benchmarks/explorer.py",
             benchmarks.explorer_table,
         ),
@@ -153,7 +153,7 @@ BENCHMARKS = {
         ),
         Benchmark(
             "start.json",
-            "From a new process to the first step",
+            "Time from process start to the first step",
             "python benchmarks/start.py",
             benchmarks.start_table,
         ),
@@ -196,7 +196,7 @@ def write_page(
     ]
     if not any(section.blocks for section in sections):
         raise ValueError(
-            f"neither results in {results} nor recordings in {recordings}: name their folders, or those by "
+            f"no results in {results} and no recordings in {recordings}: give other directories, with "
             "--results and --recordings"
         )
     return _write(out, sections)
@@ -206,14 +206,12 @@ def write_page_of(paths: Sequence[Path], out: Path, *, oracle: Oracle, anonymous
     """Writes `out`/index.html: what runs of all kinds and people have come to, in some folders."""
     for path in paths:
         if not path.exists():
-            raise FileNotFoundError(f"{path} is not there: name folders of runs or of recordings")
+            raise FileNotFoundError(f"{path} not found: give directories of runs or recordings")
     sections = [_online(paths, oracle), _probing(paths), _people(paths, oracle, anonymous)]
     if not any(section.blocks for section in sections):
         damaged = [text for section in sections for text in section.damaged]
         names = " ".join(map(str, paths))
-        raise ValueError(
-            next(iter(damaged), f"{names}: there are neither runs nor recordings of people in it")
-        )
+        raise ValueError(next(iter(damaged), f"{names}: no runs or recordings of people found"))
     for section in sections:
         section.missing = []  # who names folders knows what is not in them
     return _write(out, sections)

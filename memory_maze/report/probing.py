@@ -176,13 +176,13 @@ def describe_order(groups: Sequence[Group]) -> str:
         apart = [pair for pair in pairs if _are_apart(*(ours[title][benchmark] for title in pair))]
         swapped = [pair for pair in apart if _are_swapped(*pair, ours, benchmark)]
         others = f" (not {'; '.join(map(' and '.join, swapped))})" if swapped else ""
-        count = f"{len(apart) - len(swapped)} of {len(apart)}{others}" if apart else "none are apart"
+        count = f"{len(apart) - len(swapped)} of {len(apart)}{others}" if apart else "no such pairs"
         words.append(f"{' '.join(benchmark)} {count}")
     if not words:
         return ""
     return (
-        "Pairs of models that come in the paper's order, of those that are further apart than two standard "
-        f"errors: {', '.join(words)}."
+        "Pairs of models ranked as in the paper, of the pairs that differ by more than two standard errors: "
+        f"{', '.join(words)}."
     )
 
 

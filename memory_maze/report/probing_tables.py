@@ -16,8 +16,8 @@ from memory_maze.results.schema import ORIGIN
 
 STAR = "*"
 NOTE = (
-    "Walls: percent of the cells that are right, higher is better. Objects: squared error of their places, "
-    "lower is better. Both are means over the second half of trajectories that no model was trained on. "
+    "Walls: percentage of cells predicted correctly, higher is better. Objects: squared position error, "
+    "lower is better. Both are means over the second half of held-out trajectories. "
     "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
     "trajectories of one run. Paper: after 1M gradient steps."
 )
@@ -25,7 +25,7 @@ _NARROW, _WIDE = 80, 100  # characters: scores are folded below the second, for 
 
 
 def make_notes(rows: Sequence[Row]) -> list[str]:
-    """What is to be said below a table."""
+    """The notes below a table."""
     sizes: dict[str, set[int]] = {}
     for row in rows:
         if row.is_marked and row.state_size is not None:
@@ -33,7 +33,7 @@ def make_notes(rows: Sequence[Row]) -> list[str]:
     if not sizes:
         return [NOTE]
     words = (f"{title} {' and '.join(f'{n:,}' for n in sorted(found))}" for title, found in sizes.items())
-    return [NOTE, f"Rows with {STAR} have a state of another size than {STATE_SIZE:,}: {'; '.join(words)}."]
+    return [NOTE, f"Rows marked {STAR} have a state size other than {STATE_SIZE:,}: {'; '.join(words)}."]
 
 
 def make_table(rows: Sequence[Row], benchmarks: Sequence[Benchmark], width: int = _NARROW) -> Table:

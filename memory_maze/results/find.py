@@ -96,9 +96,7 @@ def find_places(paths: Iterable[Path], kind: str) -> list[Place]:
     found: dict[Path, Place] = {}
     for path in paths:
         if not path.exists():
-            raise FileNotFoundError(
-                f"{path} is not there: give folders or files that {_MAKERS[kind]} has written"
-            )
+            raise FileNotFoundError(f"{path} not found: give directories or files written by {_MAKERS[kind]}")
         places = _walk(path, set()) if path.is_dir() else [Place(path, _find_kind_of_file(path))]
         found |= {place.path: place for place in places}
     return list(found.values())
@@ -161,7 +159,7 @@ def describe_others(paths: Sequence[Path], places: Iterable[Place], kind: str) -
     wanted = "recordings of people" if kind == HUMAN else f"{kind} runs"
     if words:
         return f"{names}: no {wanted}, but {' and '.join(words)}"
-    return f"{names}: neither {wanted} nor their result files: {_MAKERS[kind]} writes them"
+    return f"{names}: neither {wanted} nor their result files: they are written by {_MAKERS[kind]}"
 
 
 def _count(number: int, kind: str) -> str:

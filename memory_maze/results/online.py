@@ -82,11 +82,9 @@ def add_evaluation(folder: Path, report: dict[str, Any]) -> bool:
         result = read_result(folder)
         now = hash_weights(folder)
         if report["weights"] != now:
-            raise ValueError(
-                f"{folder}: its weights have changed since they were evaluated: evaluate it again"
-            )
+            raise ValueError(f"{folder}: its weights changed since the evaluation: evaluate it again")
         if not report["held_out"]:
-            raise ValueError(f"{folder}: results are of mazes that no agent is trained in: use held_out")
+            raise ValueError(f"{folder}: results need held-out layouts: use held_out")
         if report["task"] != result["task"]:
             raise ValueError(f"{folder} was trained in {result['task']}, not in {report['task']}")
         if result["weights"] != now:  # was trained further, and killed
@@ -104,13 +102,13 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result in a JSON file or in the folder of a run, also of one that has not ended."""
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: give the folder of a run, or its {RESULT}")
+        raise FileNotFoundError(f"{path} not found: give a run directory, or its {RESULT}")
     if not path.is_dir():
         return read_file(path, KIND)
     if (path / RESULT).exists():
         return read_file(path / RESULT, KIND)
     if not is_run(path):
-        raise ResultError(f"{path}: no run: it has neither {RESULT} nor {CONFIG}, {METRICS} and {WEIGHTS}")
+        raise ResultError(f"{path}: not a run: it has neither {RESULT} nor {CONFIG}, {METRICS} and {WEIGHTS}")
     return describe_run(path)
 
 
@@ -129,7 +127,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text())
         if find_kind_of_config(config) == PROBING:
-            raise ValueError(f"memory-maze report {PROBING} shows it")
+            raise ValueError(f"use memory-maze report {PROBING}")
         lines = read_metrics(folder)
         name = config["algorithm"]
         agent = find_config(name)
@@ -154,7 +152,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
             "config": config,
         }
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ResultError(f"{folder}: no run, or a damaged one: {_explain(error)}") from error
+        raise ResultError(f"{folder}: missing or damaged run: {_explain(error)}") from error
 
 
 def _complete(result: dict[str, Any]) -> dict[str, Any]:
@@ -207,5 +205,5 @@ KIND = Kind(
     _complete,
     identify=lambda result: result["weights"],
     date=_find_last_date,
-    remedy="memory-maze evaluate {folder} writes it again",
+    remedy="recreate it with memory-maze evaluate {folder}",
 )

@@ -78,7 +78,7 @@ def read_result(path: Path) -> dict[str, Any]:
         return read_file(file, KIND)
     if is_run(path):
         raise UnfinishedError(f"{path}: {_describe_unfinished(path)}")
-    raise FileNotFoundError(f"{file} is not there: memory-maze probe writes it at the end of a run")
+    raise FileNotFoundError(f"{file} not found: memory-maze probe writes it at the end of a run")
 
 
 def is_run(folder: Path) -> bool:
@@ -92,7 +92,7 @@ def is_run(folder: Path) -> bool:
 
 def _describe_unfinished(folder: Path) -> str:
     steps = sum_up(read_metrics(folder))["steps"]
-    return f"not evaluated yet, after {steps:,} gradient steps: the same memory-maze probe command goes on"
+    return f"not evaluated yet, after {steps:,} gradient steps: run memory-maze probe again to resume"
 
 
 def find_preset(config: Any, presets: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -143,5 +143,5 @@ KIND = Kind(
     _complete,
     identify=_identify,
     date=lambda result: result["date"] or "",
-    remedy="the same memory-maze probe command writes it again",
+    remedy="recreate it with the same memory-maze probe command",
 )

@@ -96,14 +96,14 @@ def read_file(path: Path, kind: Kind) -> dict[str, Any]:
     try:
         content = json.loads(read_small(path, MAX_BYTES))
         if (told := find_kind(content)) in {ONLINE, PROBING} - {kind.name}:
-            raise ResultError(f"{path}: it is not of {kind.run}: memory-maze report {told} shows it")
+            raise ResultError(f"{path}: not {kind.run}: use memory-maze report {told}")
         if wrong := _find_wrong(content, kind):
             raise ValueError(wrong)
         return kind.complete(content)
     except ResultError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        text = f"{path}: no result of {kind.run}, or a damaged one: {error}"
+        text = f"{path}: not a valid result of {kind.run}: {error}"
         raise ResultError(f"{text}: {_find_remedy(path, kind)}") from error
 
 
@@ -169,4 +169,4 @@ def find_difference(value: Any, kind: Any, name: str) -> str | None:
 def _find_remedy(path: Path, kind: Kind) -> str:
     if path.name == RESULT and (path.parent / CONFIG).exists():
         return f"remove it, and {kind.remedy.format(folder=path.parent)}"
-    return "take the file of its run again, or move it away"
+    return "copy it again from its run, or remove it"

@@ -31,7 +31,7 @@ class Choice:
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
                 raise ValueError(f"{name}: its field {field.name} needs a default")
             if field.name == "name":
-                raise ValueError(f"{name}: no field can be called name, as the {cls.kind} itself has one")
+                raise ValueError(f"{name}: the field name is reserved")
         return found
 
     @classmethod
@@ -39,7 +39,7 @@ class Choice:
         """From plain data."""
         values = {"name": values} if isinstance(values, str) else values
         if not isinstance(values, dict) or not isinstance(values.get("name"), str):
-            raise ValueError(f"{values!r:.40} is no {cls.kind}")
+            raise ValueError(f"{values!r:.40} is not a {cls.kind}")
         found = cls.find(values["name"])
         return found(**read_fields(found, {key: one for key, one in values.items() if key != "name"}))
 
@@ -71,7 +71,7 @@ def read_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[str,
     """The arguments of a dataclass, from plain data."""
     known = {field.name for field in dataclasses.fields(config_class)}
     if unknown := values.keys() - known:
-        raise ValueError(f"{min(unknown)} is unknown: a newer version of the package made it")
+        raise ValueError(f"unknown field {min(unknown)}: written by a newer version of the package")
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     choices = find_choices(config_class)
     return plain | {name: choices[name].read(values[name]) for name in choices.keys() & values.keys()}

@@ -48,7 +48,7 @@ def _make_temporary(path: Path) -> Path:
         ending = _ENDING + path.suffix
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=ending)
     except OSError as error:
-        raise OSError(f"{path}: it cannot be written ({error.strerror}): choose another place") from error
+        raise OSError(f"{path}: cannot write to it ({error.strerror}): choose another path") from error
     os.close(handle)
     return Path(name)
 
@@ -79,12 +79,10 @@ def sole_writer(folder: str | os.PathLike[str]) -> Generator[None]:
         handle = _take(path)
     except BlockingIOError as error:
         raise RuntimeError(
-            f"{folder}: {_read_holder(path)} is writing to it: wait for it to end, or choose another folder"
+            f"{folder}: {_read_holder(path)} is writing to it: wait for it, or choose another directory"
         ) from error
     except OSError as error:
-        raise OSError(
-            f"{folder}: it cannot be written to ({error.strerror}): choose another folder"
-        ) from error
+        raise OSError(f"{folder}: cannot write to it ({error.strerror}): choose another directory") from error
     try:
         yield
     finally:

@@ -9,4 +9,4 @@ def did_you_mean(word: str, names: Iterable[str], others: str = "") -> str:
     names = list(names)
     spelled = {name.lower(): name for name in names}
     near = difflib.get_close_matches(word.lower(), spelled, n=1)
-    return f"did you mean {spelled[near[0]]!r}?" if near else f"there are {', '.join(names)}{others}"
+    return f"did you mean {spelled[near[0]]!r}?" if near else f"choose from {', '.join(names)}{others}"

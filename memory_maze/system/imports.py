@@ -20,20 +20,20 @@ def import_name(name: str, kind: str) -> Any:
     """
     module, colon, attribute = name.partition(":")
     if module.endswith(".py") and os.sep not in module:
-        raise ValueError(f"no {kind} {name!r}: name the module without .py: {module[:-3]}:{attribute}")
+        raise ValueError(f"unknown {kind} {name!r}: write the module without .py: {module[:-3]}:{attribute}")
     if not colon:
-        raise ValueError(f"no {kind} {name!r}: give package.module:Name")
+        raise ValueError(f"unknown {kind} {name!r}: give package.module:Name")
     sys.path.insert(0, "")  # a command's path lacks the folder that it is called in
     try:
         found = importlib.import_module(module)
     except ImportError as error:
         unfound = isinstance(error, ModuleNotFoundError) and error.name == module
-        where = f"; it should be {module}.py in this folder, or installed" if unfound else ""
-        raise ValueError(f"no {kind} {name!r}: {error}{where}") from error
+        where = f"; expected {module}.py in the current directory, or an installed package" if unfound else ""
+        raise ValueError(f"unknown {kind} {name!r}: {error}{where}") from error
     finally:
         sys.path.remove("")
     if not hasattr(found, attribute):
-        raise ValueError(f"no {kind} {name!r}: {module} has no {attribute}")
+        raise ValueError(f"unknown {kind} {name!r}: {module} has no {attribute}")
     return getattr(found, attribute)
 
 
@@ -47,11 +47,11 @@ def find_class(name: str, kind: str, base: type[Base], places: Mapping[str, str]
         places: Those of the package by name, as package.module:Name.
     """
     if name not in places and ":" not in name:
-        others = ", and your own as package.module:Name"
-        raise ValueError(f"no {kind} {name!r}: {did_you_mean(name, places, others)}")
+        others = ", or your own as package.module:Name"
+        raise ValueError(f"unknown {kind} {name!r}: {did_you_mean(name, places, others)}")
     found = import_name(places.get(name, name), kind)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{name} is no {kind}'s config class: see {base.__module__}")
+        raise ValueError(f"{name} is not a subclass of {base.__name__}: see {base.__module__}")
     return found
 
 

@@ -20,7 +20,7 @@ def override(config: Any, settings: Iterable[str]) -> Any:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"no value {setting!r}: {_advise(config, name)}")
+            raise ValueError(f"unknown hyperparameter {setting!r}: {_advise(config, name)}")
         texts[name] = text
     return _change(config, nest(texts))
 
@@ -38,7 +38,7 @@ def _change(config: Any, texts: Mapping[str, Any], outer: str = "") -> Any:
         else:
             unknown = name if isinstance(text, str) else f"{name}.{min(text)}"
             where = f" of {outer.removesuffix('.')}={config.describe()['name']}" if outer else ""
-            raise ValueError(f"no value {unknown!r}{where}: {_advise(config, unknown)}")
+            raise ValueError(f"unknown hyperparameter {unknown!r}{where}: {_advise(config, unknown)}")
     try:
         return dataclasses.replace(config, **changes)
     except ValueError as error:
@@ -56,7 +56,7 @@ def _choose(before: Choice, base: type[Choice], text: Any, name: str) -> Choice:
 def _advise(config: Any, name: str) -> str:
     """What to write in place of an unknown name."""
     if former := getattr(config, "former_names", {}).get(name):
-        return f"it is called {former} now"
+        return f"it is now called {former}"
     if name in (names := list(_names(config))):
         return f"give {name}=value"
     return did_you_mean(name, names)

@@ -46,7 +46,9 @@ def _receive(process: subprocess.Popen[bytes], function: str) -> bytes:
     head = pipe.read(8)
     message = pipe.read(int.from_bytes(head))
     if len(head) < 8 or len(message) < int.from_bytes(head):
-        raise RuntimeError(f"a worker for {function} ended with status {process.wait()}: see its error above")
+        raise RuntimeError(
+            f"a worker for {function} exited with status {process.wait()}: see its error above"
+        )
     return message
 
 

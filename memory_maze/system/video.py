@@ -32,7 +32,7 @@ def import_video() -> Any:
 
 
 def _missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    return missing(f"pictures and videos need {error.name}", error.name, "video")
+    return missing(f"images and videos need {error.name}", error.name, "video")
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:

@@ -79,11 +79,13 @@ def _remove_damaged(folder: Path) -> None:
     while found and not _is_whole(found[-1], found[:-1]):
         damaged.append(found.pop())
     if damaged and not found:
-        raise ValueError(f"{folder}: its checkpoints are damaged: choose another folder, or remove this run")
+        raise ValueError(
+            f"{folder}: its checkpoints are damaged: choose another directory, or remove this run"
+        )
     for path in damaged:
         shutil.rmtree(path)
         Console(stderr=True).print(
-            f"{path}: this checkpoint is damaged and was removed: the run goes on from the one before",
+            f"{path}: this checkpoint is damaged and was removed: resuming from the previous one",
             soft_wrap=True,
         )
 

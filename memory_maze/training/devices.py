@@ -70,14 +70,14 @@ def connected(
     if coordinator is not None and not re.fullmatch(r".+:\d+", coordinator):
         raise ValueError(f"the coordinator is HOST:PORT, for example 10.0.0.1:1234: got {coordinator!r}")
     if hosts is not None and host is not None and not 0 <= host < hosts:
-        raise ValueError(f"{hosts} hosts are numbered from 0 to {hosts - 1}: got {host}")
+        raise ValueError(f"host must be from 0 to {hosts - 1}: got {host}")
     # It would keep SIGTERM from us; hosts agree on stopping by themselves.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(coordinator, hosts, host, shutdown_timeout_seconds=60)
     except ValueError as error:
         remedy = "give coordinator, hosts and host"
-        raise ValueError(f"JAX does not find out what hosts there are: {remedy} ({error})") from error
+        raise ValueError(f"JAX cannot detect the hosts: {remedy} ({error})") from error
     yield
     # After an error this is left to the end of the process: it may abort, and the error must be seen.
     jax.distributed.shutdown()
@@ -112,7 +112,7 @@ def check_shared(folder: Path) -> None:
     if is_first():
         mark.unlink()
     if not seen.all():
-        raise ValueError(f"{folder} is not a folder that all hosts share: host {seen.argmin()} has another")
+        raise ValueError(f"{folder} is not shared by all hosts: host {seen.argmin()} has another")
 
 
 @contextlib.contextmanager
@@ -172,7 +172,9 @@ class Agreement:
 def make_mesh(devices: Sequence[Any] | None = None) -> Mesh:
     """Some devices, or all of all hosts."""
     if jax.device_count() != jax.process_count() * jax.local_device_count():
-        raise ValueError(f"each host must have as many devices as the others: this has {jax.local_devices()}")
+        raise ValueError(
+            f"all hosts must have the same number of devices: this one has {jax.local_devices()}"
+        )
     return Mesh(np.array(jax.devices() if devices is None else devices), AXIS)
 
 
@@ -180,7 +182,7 @@ def check_divides(number: int, what: str, mesh: Mesh) -> None:
     """Refuses what cannot be shared out evenly."""
     if number % mesh.size:
         raise ValueError(
-            f"{what}={number} does not divide over {mesh.size} devices: choose a multiple, or fewer devices "
+            f"{what}={number} is not divisible by {mesh.size} devices: choose a multiple, or fewer devices "
             "with CUDA_VISIBLE_DEVICES"
         )
 

@@ -31,7 +31,7 @@ def check_memory(program: jax.stages.Compiled, devices: list[jax.Device], tell: 
         free, where = stats.get("bytes_limit", needed) - stats.get("bytes_in_use", 0), str(devices[0])
     told = f"an update needs {decimal(needed)} of memory, and {where} has {decimal(free)} free"
     if needed > free:
-        raise ValueError(f"{told}: choose a smaller preset, or smaller values by --set")
+        raise ValueError(f"{told}: choose a smaller preset, or smaller hyperparameters with --set")
     tell(told)
 
 
@@ -66,12 +66,14 @@ class Forecast:
             seconds = self._times[-1] - self._times[-2]  # the first may be slower than all others
             steps, speed = self._updates * self._unit, self._unit / seconds
             left = format_seconds(seconds * self._updates)
-            self._tell(f"{speed:,.4g} {self._what} a second: {steps:,} take about {left}")
+            self._tell(f"{speed:,.4g} {self._what} per second: {steps:,} will take about {left}")
             self._times = []
 
     def _warn(self) -> None:
         left = format_seconds(_PATIENCE * self._updates)
-        self._tell(f"the first update has not ended after {_PATIENCE:.0f} s: all will take more than {left}")
+        self._tell(
+            f"the first update is still running after {_PATIENCE:.0f} s: the run will take more than {left}"
+        )
 
     def __exit__(self, *_: object) -> None:
         self._impatience.cancel()

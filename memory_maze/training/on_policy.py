@@ -52,8 +52,8 @@ def begin(key: jax.Array, batch: Batch, config: AgentConfig, mesh: Mesh) -> Trai
     check_divides(config.batch_size, "batch_size", mesh)
     if config.unroll_length >= batch.env.episode_steps:
         raise ValueError(
-            f"{config.unroll_length} actions in a sequence: it must be shorter than an episode of "
-            f"{batch.env.episode_steps}, for no maze may be reset twice in it"
+            f"unroll_length={config.unroll_length} must be shorter than an episode of "
+            f"{batch.env.episode_steps} steps, so that no environment resets twice in it"
         )
     return _make_begin(config, mesh)(key, batch)
 

@@ -156,9 +156,9 @@ def _check_same(run: Run, out: Path) -> None:
         return
     old, new = read_config(out), run.describe()
     if not isinstance(old, dict) or old.get("algorithm") != new["algorithm"]:
-        raise ValueError(f"{out}: there is another kind of run in it: choose another folder")
+        raise ValueError(f"{out}: it holds another kind of run: choose another directory")
     if former := run.agent.former_version(old["agent"]):
-        raise ValueError(f"{out}: its run is of a {former}: choose another folder to train anew")
+        raise ValueError(f"{out}: its run uses a {former}: choose another directory for a new run")
     where = name_task(run.parsed_task, run.options)
     check_same(out, {"task": name_task(*read_environment(out))}, {"task": where})
     check_same(out, old, {key: new[key] for key in ("seed", "layouts")})

@@ -1,7 +1,7 @@
-"""The loop of everything that trains: agents, and sequence models with their probes.
+"""The training loop for agents, and for sequence models with their probes.
 
-A `Job` knows what an update does and what a checkpoint holds. The runner makes the updates and sees
-to the log, checkpoints, NaN, the time limit, Ctrl-C and SIGTERM, and several hosts.
+A `Job` defines an update and the contents of a checkpoint. The runner performs updates and handles logging,
+checkpoints, NaN, the time limit, Ctrl-C and SIGTERM, and several hosts.
 """
 
 import abc
@@ -25,24 +25,24 @@ from memory_maze.training.needs import Forecast, check_memory
 from memory_maze.training.stopping import Deadline, RunStoppedError, StopRequest, Tell, check_finite
 
 Metrics = dict[str, jax.Array]
-Show = Callable[[dict[str, Any]], None]  # called with each line of metrics
-Agree = Callable[[Sequence[bool]], Sequence[bool]]  # what any host wishes, of what this one does
+Show = Callable[[dict[str, Any]], None]  # receives each line of metrics
+Agree = Callable[[Sequence[bool]], Sequence[bool]]  # combines the wishes of all hosts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long a run trains, and how often it writes and saves."""
+    """How long to train, and how often to log and save."""
 
     steps: int
     seed: int = 0
     log_every: float = 10.0
-    """Seconds between two lines of metrics."""
+    """Seconds between lines of metrics."""
     save_every: float = 300.0
-    """Seconds between two checkpoints."""
+    """Seconds between checkpoints."""
     minutes: float | None = None
-    """Stop training after so long, to go on another time."""
+    """Stop training after this many minutes."""
     wandb: bool = False
-    """Log to Weights & Biases too."""
+    """Also log to Weights & Biases."""
 
     def __post_init__(self) -> None:
         check_least(0, steps=self.steps, log_every=self.log_every, save_every=self.save_every)
@@ -50,56 +50,56 @@ class Schedule:
         check_seed(self.seed)
 
 
-# What may be another in every call that trains a run.
+# What may differ when a run is resumed.
 FREE = {"steps", "log_every", "save_every", "minutes", "wandb"}
 
 
 class Job(abc.ABC):
-    """What is trained, in its folder."""
+    """What to train."""
 
     unit: int = 1
-    """Steps in an update."""
+    """Steps per update."""
     what: str = "steps"
-    """What steps are called."""
+    """Name of the steps in messages."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Plain data: what config.json holds."""
+        """Returns the contents of config.json."""
 
     @property
     @abc.abstractmethod
     def devices(self) -> list[jax.Device]:
-        """Of this host, that updates run on."""
+        """Devices of this host that updates run on."""
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Refuses what cannot be trained. Nothing is in the folder yet."""
+        """Validates the job before anything is written."""
 
     @abc.abstractmethod
     def compile(self, checkpoints: Checkpoints, updates: int) -> jax.stages.Compiled | None:
-        """The program of an update, for a run that is to have so many; None if it has them already.
+        """Compiles the program of an update, for a run of `updates` updates; None if all of them are done.
 
-        Writes nothing either, for the program may not fit into memory.
+        Writes nothing, since the program may not fit into memory.
         """
 
     @abc.abstractmethod
     def begin(self, checkpoints: Checkpoints) -> int:
-        """Begins the run, or goes on from its last checkpoint; how many updates it has."""
+        """Starts the run, or resumes its last checkpoint; returns the number of updates so far."""
 
     @abc.abstractmethod
     def update(self) -> Metrics:
-        """Makes one; may return before it is computed."""
+        """Performs an update; may return before it is computed."""
 
     @abc.abstractmethod
     def save(self, checkpoints: Checkpoints) -> None:
         """Writes a checkpoint."""
 
     def score(self) -> dict[str, float]:
-        """Figures for the log that not every update has, if it is time for them; asked after each one."""
+        """Returns additional metrics when due; called after each update."""
         return {}
 
     def close(self) -> None:  # noqa: B027 as most have nothing to close
-        """Frees what it has opened."""
+        """Releases resources."""
 
 
 def run_job(
@@ -110,13 +110,20 @@ def run_job(
     tell: Tell = lambda sentence: None,
     agree: Agree = lambda wishes: wishes,
 ) -> None:
-    """Trains until the steps are made, or the minutes are over; goes on where an earlier call stopped.
+    """Trains until all steps are done or the time is over; resumes where an earlier call stopped.
 
-    How long it takes, and that it will stop, is told in sentences; each line of metrics is shown.
+    Args:
+        job: What to train.
+        schedule: How long to train, and how often to log and save.
+        out: Run directory.
+        show: Called with each line of metrics.
+        tell: Called with messages, such as the expected duration.
+        agree: Combines the wishes of all hosts.
 
-    Raises `RunStoppedError` after Ctrl-C or SIGTERM on any host, and another `RuntimeError` if a loss is NaN.
-    In both cases the folder holds a checkpoint to go on from. Raises `KeyboardInterrupt` if there was nothing
-    to save yet.
+    Raises:
+        RunStoppedError: After Ctrl-C or SIGTERM on any host. The run directory has a checkpoint to resume.
+        RuntimeError: If a loss is NaN. The last checkpoint precedes it.
+        KeyboardInterrupt: If stopped before there was anything to save.
     """
     stop = StopRequest(tell)
     stop.worth_saving = jax.process_count() > 1  # or the others would wait for this host
@@ -125,16 +132,16 @@ def run_job(
 
 
 def check_same(out: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """A folder holds one run: refuses another."""
+    """Raises a `ValueError` if the directory holds a run with another configuration."""
     for key, value in new.items():
         if old.get(key) != value:
             raise ValueError(
-                f"{out}: its run has {key} {old.get(key)} and not {value}: choose another folder"
+                f"{out}: its run has {key} {old.get(key)}, not {value}: choose another directory"
             )
 
 
 class _Wishes(NamedTuple):
-    """What is due, or asked for."""
+    """What is due or requested."""
 
     write: bool
     save: bool
@@ -187,7 +194,7 @@ class _Runner:
                     raise KeyboardInterrupt
                 stop.worth_saving = True
                 save_due = time.perf_counter() - saved > self.schedule.save_every
-                # Once: what is asked for from now on is for the next update.
+                # Read once: later requests are for the next update.
                 mine = _Wishes(meter.due, save_due, stop.asked, self.deadline.passed)
                 wishes, last = _Wishes(*self.agree(mine)), update == updates[-1]
                 scores = job.score()
@@ -197,7 +204,7 @@ class _Runner:
                     job.save(checkpoints)
                     saved = time.perf_counter()
                 if wishes.stop and not last:
-                    text = f"saved after {update * unit:,} steps; run it again to go on: {self.out}"
+                    text = f"saved after {update * unit:,} steps; run it again to resume: {self.out}"
                     raise RunStoppedError(text, stop.signal_number)
                 if wishes.end:
                     break

@@ -115,6 +115,6 @@ def check_finite(line: dict[str, Any]) -> None:
     wrong = [key for key, value in line.items() if isinstance(value, float) and not math.isfinite(value)]
     if wrong := [key for key in wrong if key != "return"]:
         raise RuntimeError(
-            f"{wrong[0]} is {line[wrong[0]]} after {line['steps']:,} steps: the run is stopped, and its last "
-            "checkpoint is from before; try a smaller learning rate"
+            f"{wrong[0]} is {line[wrong[0]]} after {line['steps']:,} steps: the run stopped, and its last "
+            "checkpoint precedes it; try a smaller learning rate"
         )

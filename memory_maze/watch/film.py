@@ -49,7 +49,7 @@ def parse_steps(text: str) -> tuple[int, int]:
     """The first and the last step of "120:240", or of a count from the start."""
     first, colon, last = text.rpartition(":")
     if not last.isdecimal() or (colon and not first.isdecimal()) or int(first or 0) > int(last):
-        raise ValueError(f"steps are a number like 200, or two like 120:240: got {text!r}")
+        raise ValueError(f"steps must be a number like 200, or a range like 120:240: got {text!r}")
     return int(first or 0), int(last)
 
 

@@ -101,7 +101,7 @@ def _draw_legend(sheet: Any, top: int) -> None:
     for shift in range(200):
         draw.line([(x + shift, top + 4), (x + shift, top + _TEXT)], fill=time_color(shift / 199))
     draw.text((x + 210, top), "last step", fill=INK, font=font)
-    text = "large dots: objects (grey: never asked for); small white dot: the start; triangle: the end"
+    text = "large dots: objects (grey: never a target); small white dot: the start; triangle: the end"
     draw.text((_GAP, top + _TEXT + 8), text, fill=INK, font=font)
 
 

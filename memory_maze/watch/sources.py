@@ -113,7 +113,7 @@ def find_entries(word: str, settings: Settings | None = None) -> list[Entry]:
     finder = _find_kind(base)
     entries = finder(base, number, settings)
     if not entries:
-        raise SourceError(f"{word}: there are no episodes in it")
+        raise SourceError(f"{word}: no episodes found")
     return entries
 
 
@@ -133,10 +133,10 @@ def find_pair(words: Sequence[str], settings: Settings | None = None) -> list[En
         return entries
     scenario = recorded.find_scenario()
     if scenario is None:
-        raise SourceError(f"{recorded.name}: agents can play in mazes of recordings and of scenes alone")
+        raise SourceError(f"{recorded.name}: agents can only play in mazes of recordings and scenes")
     lengths = [steps for steps in (settings.steps, recorded.steps) if steps is not None]
     if asked.options is not None:
-        raise SourceError(f"agents play the variant of {recorded.name} beside it: leave out --variant")
+        raise SourceError(f"agents play the variant of {recorded.name}: omit --variant")
     steps = min(lengths, default=None)
     settings = dataclasses.replace(settings, scenario=scenario, steps=steps, options=recorded.options)
     pairs = zip(words, entries, strict=True)
@@ -161,7 +161,7 @@ def _split(word: str) -> tuple[str, int | None]:
     if not mark or Path(word).exists():
         return word, None
     if not number.isdecimal():
-        raise SourceError(f"{word}: after # stands a number, from 0")
+        raise SourceError(f"{word}: expected a number from 0 after #")
     return base, int(number)
 
 
@@ -181,7 +181,7 @@ def _find_kind(word: str) -> Callable[[str, int | None, Settings], list[Entry]]:
     if word in agent_names() or ":" in word:
         return find_agents
     raise SourceError(
-        f"nothing to watch by the name {word!r}: give a folder of recordings, a data set, a run of training "
+        f"unknown source {word!r}: give a directory of recordings, a data set, a run of training "
         f"or probing, one of {', '.join([*POLICIES, *agent_names()])}, or your own policy as module:name"
     )
 
@@ -190,13 +190,15 @@ def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(read_small(folder / CONFIG))
     except (OSError, ValueError) as error:
-        raise SourceError(f"{folder / CONFIG}: no run, or a damaged one: {error}") from error
+        raise SourceError(f"{folder / CONFIG}: missing or damaged run: {error}") from error
     return config if isinstance(config, dict) else {}
 
 
 def _choose(entries: list[Any], number: int | None, word: str) -> list[Any]:
     if number is not None and number >= len(entries):
-        raise SourceError(f"{word}: no episode {number}: there are {len(entries)}, from 0")
+        raise SourceError(
+            f"{word}: episode {number} is out of range: there are {len(entries)}, counted from 0"
+        )
     return entries if number is None else entries[number : number + 1]
 
 
@@ -241,7 +243,7 @@ def _read_recording(folder: Path, played: Played, title: str) -> Trace:
     limit = _SCENE_BYTES + _STEP_BYTES * played.steps
     trace = trace_of_scene(read_scenes(place, limit=limit), 0, title, played.engine, played.options)
     if (trace.steps, trace.scores[-1]) != (played.steps, played.score):
-        raise RecordingError(f"{place}: not the episode that {played.id}.json tells of")
+        raise RecordingError(f"{place}: not the episode of {played.id}.json")
     stored = folder / played.places["npz"]
     if not stored.is_file() or trace.steps > _MOST_PICTURES:  # then they are drawn again
         return trace
@@ -249,7 +251,7 @@ def _read_recording(folder: Path, played: Played, title: str) -> Trace:
         shape, dtype = archive.headers().get("image", ((), None))
         side = played.options.camera_resolution
         if shape != (trace.steps + 1, side, side, 3) or dtype != "uint8":
-            raise RecordingError(f"{stored}: its pictures have shape {shape}, as no recording has")
+            raise RecordingError(f"{stored}: its images have shape {shape}, which no recording has")
         return dataclasses.replace(trace, source={"image": archive.read("image")})
 
 
@@ -265,7 +267,7 @@ def find_trajectories(word: str, number: int | None, settings: Settings) -> list
     path = hub.fetch(word) if hub.is_name(word) else Path(word)
     found = find_parts(path)
     if not found.parts:
-        raise DataError(found.problems[0] if found.problems else f"{path}: there are no trajectories in it")
+        raise DataError(found.problems[0] if found.problems else f"{path}: no trajectories found")
     parts = sorted(found.parts, key=lambda part: part.split == "eval")
     opener = Opener()
     entries: list[Entry] = []
@@ -275,7 +277,9 @@ def find_trajectories(word: str, number: int | None, settings: Settings) -> list
         if index >= (LISTED - 1 if number is None else number):
             break
     if number is not None and not entries:
-        raise SourceError(f"{word}: no trajectory {number}: there are {index + 1}, from 0")
+        raise SourceError(
+            f"{word}: trajectory {number} is out of range: there are {index + 1}, counted from 0"
+        )
     return entries
 
 
@@ -311,7 +315,7 @@ def _read_trajectory(part: Part, inside: int, opener: Opener, name: str) -> Trac
     if not isinstance(source, Scenes):
         return trace_of_arrays(source, name)
     if inside >= len(source):
-        raise DataError(f"{part.member.name}: no trajectory {inside}: there are {len(source)}")
+        raise DataError(f"{part.member.name}: trajectory {inside} is out of range: there are {len(source)}")
     if part.manifest is None:
         return trace_of_scene(source, inside, name)
     return trace_of_scene(source, inside, name, part.manifest.engine, part.manifest.options)
@@ -402,7 +406,7 @@ def _play(
 def find_probes(word: str, number: int | None, settings: Settings) -> list[Entry]:
     """What the probes of a run answer along an evaluation trajectory; the first one by default."""
     if settings.data is None:
-        raise SourceError(f"{word}: a run of probing needs a data set to answer about: give --data PATH")
+        raise SourceError(f"{word}: a probing run needs a data set: give --data PATH")
     model = str(_read_config(Path(word)).get("model"))
     asked = functools.partial(_ask, Path(word), settings.data)
     index = number or 0

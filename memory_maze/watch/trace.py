@@ -90,7 +90,7 @@ class Trace:
         """First-person views at some steps, (n, R, R, 3) uint8. May be called by several threads."""
         steps = np.asarray(steps, int)
         if not len(steps) or steps.min() < 0 or steps.max() > self.steps:
-            raise ValueError(f"pictures are of steps from 0 to {self.steps}")
+            raise ValueError(f"steps must be from 0 to {self.steps}")
         if isinstance(self.source, dict):
             return self.source["image"][steps]
         return np.concatenate([self._draw(part) for part in _divide(steps)])

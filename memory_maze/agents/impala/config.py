@@ -37,21 +37,21 @@ class Config(AgentConfig):
 
     loss_version: ClassVar = 2
     former_note: ClassVar = (
-        "Former V-trace: trained before 19 November 2026, with a loss in which the value of an episode's "
-        "last state ran back into the targets of its last steps."
+        "Former V-trace: trained before 19 November 2026, with a loss in which the TD error of an episode's "
+        "last state leaked into the targets of its last steps."
     )
     without_default: ClassVar = frozenset({"time_limit"})
 
     discount: float = 0.99
-    """Discount factor for each action."""
+    """Discount factor per action."""
     lambda_: float = 0.95
     """Lambda of the value targets."""
     time_limit: Literal["bootstrap", "terminate"] = "bootstrap"
-    """What follows the last step of an episode: the value of its last state, as if it went on, or nothing."""
+    """At the time limit, bootstrap from the value of the last state, or treat it as terminal."""
     entropy_cost: float = 0.001
     """Coefficient of the entropy bonus."""
     clip_ratio: float | None = None
-    """Clip the policy's probability ratios to 1 +- this, as PPO does; by default they are not clipped."""
+    """Clip the policy's probability ratios to 1 +- this value, as PPO does; no clipping by default."""
     value_cost: float = 0.5
     """Coefficient of the value loss."""
     learning_rate: float = 2e-4
@@ -65,23 +65,23 @@ class Config(AgentConfig):
     adam_b1: float = 0.9
     """Adam's decay rate of the first moment."""
     max_grad_norm: float | None = 40.0
-    """Norm to which gradients are clipped; null for no clipping."""
+    """Clip gradients to this norm; null for no clipping."""
     core: CoreConfig = dataclasses.field(default=LSTMConfig())
-    """The memory: lstm, gru, none, or the config class of your own as package.module:Name."""
+    """The memory: lstm, gru, none, or your own config class as package.module:Name."""
     forget_every: int | None = None
-    """Reset the memory every so many steps, as an ablation."""
+    """Reset the memory every N steps, as an ablation."""
     space_to_depth: bool = False
-    """Turn blocks of 2x2 pixels into channels, in place of the first pooling."""
+    """Turn blocks of 2x2 pixels into channels instead of the first pooling."""
     downsample: int = 1
-    """Average the image over blocks of so many pixels a side."""
+    """Average the image over NxN blocks of pixels."""
     channels: tuple[int, ...] = (16, 32, 32)
-    """Channels of the ResNet's stages."""
+    """Channels of each ResNet stage."""
     blocks: int = 2
-    """Residual blocks in each stage."""
+    """Residual blocks per stage."""
     normalize: bool = True
-    """Normalise the ResNet's output; otherwise it may grow until the memory's gates saturate."""
+    """Layer norm on the ResNet's output; without it the output may grow until the memory's gates saturate."""
     keras_init: bool = False
-    """Initialise convolutions as Keras does, in which SEED RL is written: with smaller weights."""
+    """Initialize convolutions as Keras does (used by SEED RL), with smaller weights."""
     features: int = 256
     """Size of the ResNet's output."""
     mixed_precision: bool = True
@@ -90,7 +90,7 @@ class Config(AgentConfig):
     def __post_init__(self) -> None:
         self._check_numbers()
         if self.num_envs % self.batch_size:
-            raise ValueError(f"num_envs={self.num_envs} is no multiple of batch_size={self.batch_size}")
+            raise ValueError(f"num_envs={self.num_envs} is not a multiple of batch_size={self.batch_size}")
 
     @classmethod
     def rename(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""How memories are configured, each by hyperparameters of its own.
+"""The hyperparameters of memory cores.
 
-Needs no extra, so that reports can read it anywhere. A memory of your own is one file, with its config:
+Needs no extra, so that reports can read it anywhere. Your own core is one file, with its config:
 
     @dataclasses.dataclass(frozen=True)
     class Config(CoreConfig):
@@ -9,7 +9,7 @@ Needs no extra, so that reports can read it anywhere. A memory of your own is on
         def make(self, key, inputs):
             return MyCore(key, inputs, self.size)  # a subclass of memory_maze.models.cores.core.Core
 
-and is trained by `memory-maze train impala --set core=my_core:Config core.size=128`.
+Train it with `memory-maze train impala --set core=my_core:Config core.size=128`.
 """
 
 import abc
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CoreConfig(Choice, abc.ABC):
-    """The hyperparameters of a memory. A subclass adds fields, all of them hashable and with defaults."""
+    """The hyperparameters of a memory core. Subclasses add fields, all hashable and with defaults."""
 
     kind: ClassVar = "core"
     places: ClassVar = CORES
 
     @abc.abstractmethod
     def make(self, key: "jax.Array", inputs: int) -> "Core":
-        """The memory with new weights.
+        """Makes a core with new weights.
 
         Args:
-            key: For the weights.
-            inputs: Size of what it is told in a step.
+            key: Random key for the weights.
+            inputs: Number of input features per step.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class SizedConfig(CoreConfig):
-    """Of a memory whose size can be chosen."""
+    """A core with a configurable size."""
 
     size: int = 256
-    """Size of its output."""
+    """Size of the output."""
 
     def __post_init__(self) -> None:
         check_least(1, size=self.size)
@@ -56,10 +56,10 @@ class SizedConfig(CoreConfig):
 
 @dataclasses.dataclass(frozen=True)
 class GatedConfig(SizedConfig):
-    """Of a memory whose gates decide how long it remembers."""
+    """A core whose gates control how long it remembers."""
 
     horizon: int | None = None
-    """Chrono initialisation of the gates (Tallec and Ollivier 2018), for spans of up to so many steps."""
+    """Chrono initialization of the gates (Tallec and Ollivier 2018) for time spans of up to N steps."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

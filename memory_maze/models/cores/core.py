@@ -1,15 +1,14 @@
-"""What a memory is: the interface.
+"""The interface of memory cores.
 
-It is used in two ways, which give the same: step by step while acting,
+A core has two equivalent modes: step by step while acting,
 
     carry, out = core(carry, x, reset)
 
-and over a whole sequence while learning:
+and over a whole sequence while training:
 
     carry, outs = core.unroll(carry, xs, resets)
 
-The carry is a pytree of arrays. Leading axes are a batch, if there are any; the first one of a sequence is
-time.
+The carry is a pytree of arrays. Leading axes, if any, are batch axes; the first axis of a sequence is time.
 """
 
 import abc
@@ -24,35 +23,35 @@ Carry = Any  # a pytree of arrays
 
 
 class Core(eqx.Module):
-    """A memory, made by the `make` of its config.
+    """A memory core, created by the `make` method of its config.
 
-    A subclass sets `output_size`, and has `initial` and `step`. What does not depend on the carry belongs to
-    `prepare`, which `unroll` does for all steps at once. `unroll` may be overridden too, by anything that
-    gives what the steps would: all of them in parallel, or a scan with a gradient of its own.
+    Subclasses set `output_size` and implement `initial` and `step`. Computation that does not depend on the
+    carry belongs in `prepare`, which `unroll` applies to all steps at once. Override `unroll` for a faster
+    equivalent of the steps, such as a parallel scan or a scan with a custom gradient.
     """
 
     output_size: int = eqx.field(static=True, kw_only=True)
-    """Size of the output, whatever the carry is."""
+    """Size of the output; independent of the carry."""
 
     @abc.abstractmethod
     def initial(self) -> Carry:
-        """The carry at the start of an episode, of one stream: without the axes of a batch."""
+        """Returns the carry at the start of an episode, without batch axes."""
 
     @abc.abstractmethod
     def step(self, carry: Carry, prepared: jax.Array) -> tuple[Carry, jax.Array]:
-        """The next carry and the output (..., output_size), from a prepared input."""
+        """Returns the next carry and the output (..., output_size) for a prepared input."""
 
     def prepare(self, x: jax.Array) -> jax.Array:
-        """What a step needs of its input; (..., inputs) to (..., anything)."""
+        """Transforms inputs for `step`: (..., inputs) to (..., anything)."""
         return x
 
     def __call__(self, carry: Carry, x: jax.Array, reset: jax.Array) -> tuple[Carry, jax.Array]:
-        """One step.
+        """Takes a single step.
 
         Args:
-            carry: After the step before.
+            carry: Carry after the previous step.
             x: (..., inputs).
-            reset: (...) bool: an episode begins with this step, and nothing before it may be known.
+            reset: (...) bool: whether this is the first step of an episode, which starts from `initial()`.
         """
         return self.step(self.forget(carry, reset), self.prepare(x))
 
@@ -60,7 +59,7 @@ class Core(eqx.Module):
         """Steps over a sequence.
 
         Args:
-            carry: Before the first step.
+            carry: Carry before the first step.
             xs: (T, ..., inputs).
             resets: (T, ...) bool.
 
@@ -75,7 +74,7 @@ class Core(eqx.Module):
         return lax.scan(step, carry, (self.prepare(xs), resets))
 
     def forget(self, carry: Carry, reset: jax.Array) -> Carry:
-        """The initial carry where it is reset (...), and elsewhere the carry as it is."""
+        """Replaces the carry by the initial one where `reset` (...) is true."""
 
         def choose(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(jnp.expand_dims(reset, range(reset.ndim, old.ndim)), new, old)
