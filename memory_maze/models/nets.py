@@ -49,11 +49,6 @@ def upper(layer: Linear, inputs: int) -> Linear:
     return eqx.tree_at(lambda layer: layer.weight, layer, layer.weight[:inputs])
 
 
-def lower(layer: Linear, inputs: int, x: jax.Array) -> jax.Array:
-    """What a layer makes of all but its first inputs, without its bias."""
-    return x @ layer.weight[inputs:].astype(x.dtype)
-
-
 class LayerNorm(eqx.Module):
     """Mean 0 and standard deviation 1 over the last axis, then a scale and an offset (Ba et al. 2016)."""
 
