@@ -7,6 +7,23 @@ import jax.numpy as jnp
 from jax import lax
 
 
+def lambda_returns(values: jax.Array, rewards: jax.Array, discounts: jax.Array, lambda_: float) -> jax.Array:
+    """(T, ...) lambda-returns: means of returns that are bootstrapped after 1, 2, ... steps.
+
+    Args:
+        values: (T + 1, ...) of the states, the last for bootstrapping.
+        rewards: (T, ...) after each action.
+        discounts: (T, ...) of what follows each action; 0 where nothing does.
+        lambda_: The weight of longer ones: 0 takes the first value, 1 the rewards up to the last.
+    """
+
+    def step(later: jax.Array, now: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        reward, discount, value = now
+        return (found := reward + discount * ((1 - lambda_) * value + lambda_ * later)), found
+
+    return lax.scan(step, values[-1], (rewards, discounts, values[1:]), reverse=True)[1]
+
+
 class Vtrace(NamedTuple):
     """Of T steps."""
 

@@ -1,6 +1,6 @@
 """Networks of (..., inputs): leading axes are a batch, if there are any."""
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -49,11 +49,6 @@ def upper(layer: Linear, inputs: int) -> Linear:
     return eqx.tree_at(lambda layer: layer.weight, layer, layer.weight[:inputs])
 
 
-def lower(layer: Linear, inputs: int, x: jax.Array) -> jax.Array:
-    """What a layer makes of all but its first inputs, without its bias."""
-    return x @ layer.weight[inputs:].astype(x.dtype)
-
-
 class LayerNorm(eqx.Module):
     """Mean 0 and standard deviation 1 over the last axis, then a scale and an offset (Ba et al. 2016)."""
 
@@ -79,9 +74,11 @@ class MLP(eqx.Module):
         inputs: Size of the input.
         units: Of each hidden layer.
         layers: How many hidden ones.
-        outputs: Size of the output.
+        outputs: Size of the output, which is float32.
         epsilon: Of layer norms before the ELUs; None for no norms.
         dtype: Of the matrices' products.
+        init: What weights are initialised as; "pytorch" means what PyTorch does by itself, biases too.
+        zero: Let all outputs be 0 at first.
     """
 
     hidden: list[Linear]
@@ -98,12 +95,17 @@ class MLP(eqx.Module):
         outputs: int,
         epsilon: float | None = None,
         dtype: Any = jnp.float32,
+        *,
+        init: Literal["glorot", "pytorch"] = "glorot",
+        zero: bool = False,
     ) -> None:
         out_key, *keys = jax.random.split(key, 1 + layers)
         sizes = (inputs, *[units] * layers)
-        self.hidden = [Linear(key, sizes[index], units) for index, key in enumerate(keys)]
+        make = _pytorch_linear if init == "pytorch" else Linear
+        self.hidden = [make(key, sizes[index], units) for index, key in enumerate(keys)]
         self.norms = None if epsilon is None else [LayerNorm(units, epsilon) for _ in keys]
-        self.out = Linear(out_key, sizes[-1], outputs)
+        self.out = make(out_key, sizes[-1], outputs)
+        self.out = jax.tree.map(jnp.zeros_like, self.out) if zero else self.out
         self.dtype = dtype
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -113,7 +115,19 @@ class MLP(eqx.Module):
             if self.norms is not None:
                 x = self.norms[index](x).astype(self.dtype)
             x = elu(x)
-        return self.out(x).astype(jnp.float32)
+        product = jnp.matmul(x, self.out.weight.astype(x.dtype), preferred_element_type=jnp.float32)
+        return product + self.out.bias
+
+
+def _pytorch_linear(key: jax.Array, inputs: int, outputs: int) -> Linear:
+    """Weights and biases within 1 / sqrt(inputs)."""
+    weight_key, bias_key = jax.random.split(key)
+    limit = inputs**-0.5
+    weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-limit, maxval=limit)
+    bias = jax.random.uniform(bias_key, (outputs,), minval=-limit, maxval=limit)
+    return eqx.tree_at(
+        lambda layer: (layer.weight, layer.bias), Linear(weight_key, inputs, outputs), (weight, bias)
+    )
 
 
 class Stage(eqx.Module):

@@ -1,0 +1,1 @@
+"""Dreamer: its actor and critic learn in imagination, by `behaviour`."""
