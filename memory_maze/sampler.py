@@ -1,7 +1,7 @@
-"""Random scenarios in the published order of draws: seed s here is seed s there.
+"""Samples scenarios in the published order: each seed gives the same episodes as the published package.
 
-The published environment takes everything from one `np.random.RandomState`, target draws during an
-episode included, so the next maze depends on how many targets were reached in the one before.
+The published environment samples everything from one `np.random.RandomState`, including targets during an
+episode, so the next maze depends on how many targets were reached in the previous one.
 """
 
 import math
@@ -25,10 +25,10 @@ _SHELL_HEIGHT = 0.6 - 0.4
 
 
 class Sampler:
-    """Draws the episodes of one task, one after another.
+    """Samples the sequence of episodes of a task.
 
-    `draws_used` and `touched` tell how the episode before ended: how many target draws it took,
-    and which objects were still counted as touched (only if it was left before its first step).
+    `draws_used` and `touched` describe the end of the previous episode: how many target draws it used, and
+    which objects were still marked as touched (only if it was abandoned before its first step).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Sampler:
         self.num_draws = min(2 * math.ceil(task.seconds) + 64, _MAX_DRAWS)
 
     def sample(self, draws_used: int = 1, touched: tuple[int, ...] = ()) -> Scenario:
-        """The next episode."""
+        """Samples the next episode."""
         rng, count = self._rng, self.task.objects
         rng.randint(count, size=max(draws_used - 1, 0))
         layout, textures, objects, spawns = self._place()

@@ -1,7 +1,7 @@
-"""What an episode is: the maze, its look, its objects, the start, and the order of targets.
+"""Scenarios: episodes as plain data, with maze, textures, objects, start and order of targets.
 
-A `Scenario` is plain data. The sampler draws them in the published order, people write them as
-text maps, and every engine plays them.
+The sampler samples them as the published package does, people write them as text maps, and every engine
+plays them.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ _MAP_HELP = (
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be played; the message names the cell and the rule."""
+    """An unplayable scenario; the message names the cell and the violated rule."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """One episode. Fields left open (None, or several `spawns`) are drawn anew at each reset."""
+    """An episode. Unspecified fields (None, or several `spawns`) are sampled at each reset."""
 
     walls: tuple[str, ...]
     """Rows from the top, outer wall included: `*` is wall, space is floor."""
@@ -50,9 +50,9 @@ class Scenario:
     colors: tuple[int, ...]
     """The colour of each object, as an index into `COLORS`."""
     spawns: tuple[Cell, ...]
-    """Cells in which the agent may start; one of them is drawn."""
+    """Possible start cells; one of them is sampled."""
     rooms: tuple[str, ...] = ()
-    """Rows like `walls`: `A`, `B`, ... are room floors, `.` is everything else. Found if left out."""
+    """Rows like `walls`: `A`, `B`, ... are room floors, `.` is everything else. Inferred by default."""
     heading: float | None = None
     """Direction the agent faces at the start, in radians: 0 is +x, to the right on the map."""
     textures: tuple[str, ...] | None = None
@@ -72,17 +72,17 @@ class Scenario:
 
     @property
     def grid(self) -> int:
-        """Cells along each side, with the outer wall."""
+        """Cells per side, including the outer wall."""
         return len(self.walls)
 
     @property
     def size(self) -> int:
-        """Cells along each side, without the outer wall."""
+        """Cells per side, without the outer wall."""
         return len(self.walls) - 2
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to be drawn at reset."""
+        """Whether all fields are specified."""
         return (
             len(self.spawns) == 1
             and self.heading is not None
@@ -91,7 +91,7 @@ class Scenario:
         )
 
     def fill(self, rng: np.random.RandomState, num_draws: int) -> "Scenario":
-        """This scenario with everything that was left open drawn from `rng`."""
+        """Returns a complete scenario with unspecified fields sampled from `rng`."""
         textures = self.textures or tuple(rng.choice(WALL_TEXTURES, TEXTURE_BLOCKS**2).tolist())
         spawn = self.spawns[rng.randint(len(self.spawns))]
         heading = rng.uniform(-math.pi, math.pi) if self.heading is None else self.heading
@@ -101,7 +101,7 @@ class Scenario:
         return dataclasses.replace(self, textures=textures, spawns=(spawn,), heading=heading, draws=draws)
 
     def draw(self, index: int) -> int:
-        """The raw target draw number `index`; past the recorded ones the objects take turns."""
+        """Returns the raw target draw at `index`; past the recorded ones, objects alternate."""
         assert self.draws is not None
         return self.draws[index] if index < len(self.draws) else index % len(self.objects)
 

@@ -124,7 +124,7 @@ def test_presets_are_the_agents_own(folder, capsys):
 
 def test_names_of_hyperparameters_that_were_renamed_are_told(folder, capsys):
     for setting, hint in (
-        ("trust=0.2", "clip_ratio now"),
+        ("trust=0.2", "now called clip_ratio"),
         ("learnin_rate=1", "did you mean 'learning_rate'?"),
     ):
         with pytest.raises(SystemExit):

@@ -176,8 +176,8 @@ def test_a_core_of_ones_own_starts_from_its_own_defaults(folder):
         (["core.size=0"], "core.size must be at least 1: got 0"),
         (["core.size=big"], "core.size=big is neither a number"),
         (["core.size"], "give core.size=value"),
-        (["core_size=3"], "it is called core.size now"),
-        (["horizon=3"], "it is called core.horizon now"),
+        (["core_size=3"], "it is now called core.size"),
+        (["horizon=3"], "it is now called core.horizon"),
         (["channels.first=3"], "unknown hyperparameter 'channels.first': did you mean 'channels'?"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_core_of_ones_own_is_one_file(folder, monkeypatch, capsys):
     network, _ = load_network(folder / "run")
     np.testing.assert_array_equal(network.core.rates, weights["core.rates"])
     for settings, message in (
-        ([*own, "core.size=4"], "its run has core.size 16 and not 4"),
+        ([*own, "core.size=4"], "its run has core.size 16, not 4"),
         ([], "its run has core my_core:Config and not lstm"),
     ):
         with pytest.raises(SystemExit):
@@ -279,7 +279,7 @@ def test_reports_need_not_find_a_core_of_ones_own():
 def test_a_damaged_core_is_refused(core):
     values = DEBUG.describe() | {"core": core}
     Config.nearest_preset(values)
-    with pytest.raises(ValueError, match="is no core"):
+    with pytest.raises(ValueError, match="is not a core"):
         Config.read(values)
 
 

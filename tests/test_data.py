@@ -526,7 +526,7 @@ def test_scenes_become_the_files_that_would_have_been_collected(sets, tmp_path):
     convert(dataset, tmp_path / "npz", manifest)  # goes on
     assert (tmp_path / "npz" / "train" / "000000.npz").stat().st_mtime_ns == kept
     assert content(tmp_path / "npz") == content(sets / "npz")
-    with pytest.raises(ValueError, match="has the format scenes already"):
+    with pytest.raises(ValueError, match="already has the format scenes"):
         plan(dataset, "scenes")
 
 

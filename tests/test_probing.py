@@ -382,7 +382,7 @@ def test_what_is_stopped_while_it_is_scored_is_saved(run, sets, tmp_path, monkey
 
 def test_a_folder_holds_one_run(run, sets, tmp_path):
     train(dataclasses.replace(run, steps=1), *sets, tmp_path)
-    with pytest.raises(ValueError, match="its run has seed 0 and not 1: choose another folder"):
+    with pytest.raises(ValueError, match="its run has seed 0, not 1: choose another directory"):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
     with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.* and not .*5"):
         train(run, sets[1], sets[1], tmp_path)

@@ -277,7 +277,7 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
         train(dataclasses.replace(RUN, seed=1), tmp_path / "parts")
     other = dataclasses.replace(DEBUG, entropy_cost=0.5)
     with pytest.raises(
-        ValueError, match=r"its run has entropy_cost 0.001 and not 0.5: choose another folder"
+        ValueError, match=r"its run has entropy_cost 0.001, not 0.5: choose another directory"
     ):
         train(dataclasses.replace(RUN, agent=other), tmp_path / "parts")
     # As if the disk had lost a part of the last checkpoint: there is one before it.
@@ -350,7 +350,7 @@ def test_a_run_is_trained_for_so_many_minutes_and_goes_on(tmp_path):
     (needs, again, forecast) = sentences
     assert re.fullmatch(r"an update needs [\d.]+ .?B of memory, and this machine has .* free", needs)
     assert again.startswith("an update needs")
-    assert re.fullmatch(r"[\d,.]+ steps a second: 112 take about \d s", forecast)
+    assert re.fullmatch(r"[\d,.]+ steps per second: 112 will take about \d s", forecast)
 
 
 def test_values_go_with_the_devices(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""What an agent's module gives and takes: networks that act, and sequences to learn from."""
+"""The interface of agents: networks that act, and sequences to train on."""
 
 import dataclasses
 from typing import Any, NamedTuple, Protocol, Self
@@ -9,34 +9,34 @@ from memory_maze.policies.protocol import Sight
 
 
 class Network(Protocol):
-    """A pytree of weights that acts. Leading axes of arrays are a batch, if there are any."""
+    """A policy network as a pytree of weights. Leading axes of arrays, if any, are batch axes."""
 
     def initial(self) -> Any:
-        """The carry at the start of an episode: a pytree of arrays, of one stream."""
+        """Returns the carry at the start of an episode, without batch axes: a pytree of arrays."""
         ...
 
     def step(self, carry: Any, sight: Sight) -> tuple[Any, jax.Array]:
-        """The next carry, and the logits of the actions."""
+        """Returns the next carry, and the action logits."""
         ...
 
     def ready(self) -> Self:
-        """The same network, prepared for acting many times."""
+        """Returns the network prepared for repeated acting."""
         ...
 
 
 class Sequence(NamedTuple):
-    """What happened in B mazes over T actions."""
+    """T actions in B environments."""
 
     carry: Any  # (B, ...) before the first sight
     sights: Sight  # (T + 1, B, ...)
     actions: jax.Array  # (T, B) int32
-    logits: jax.Array  # (T, B, 6) float32, when they were taken
+    logits: jax.Array  # (T, B, 6) float32, of the behaviour policy
     truncated: jax.Array  # (T, B) bool: the time limit ended the episode after the action
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actor:
-    """A trained network as a policy, for evaluation and for data sets."""
+    """A trained network as a policy, for evaluation and data collection."""
 
     network: Network
     sees_pictures = True

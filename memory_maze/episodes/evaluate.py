@@ -30,9 +30,9 @@ PAPER = {
 }
 BIN = 100  # steps
 RESAMPLES = 10_000
-FEWEST = 5  # episodes that an interval is told of: fewer, drawn again, say little of others
+FEWEST = 5  # episodes: with fewer, bootstrapped intervals say little
 
-Watch = Callable[[list[Scenario], Recording], None]  # called with what was played
+Watch = Callable[[list[Scenario], Recording], None]  # receives what was played
 
 
 def evaluate(
@@ -47,19 +47,19 @@ def evaluate(
     advance: Advance = lambda steps: None,
     watch: Watch = lambda scenarios, recording: None,
 ) -> dict[str, Any]:
-    """Plays episodes and sums them up.
+    """Evaluates a policy over whole episodes.
 
     Args:
         policy: From `policies.load_policy`.
         task: The task.
-        episodes: How many.
+        episodes: Number of episodes.
         engine: "jax" or "mujoco".
-        seed: Of the first episode's maze.
-        held_out: Only in layouts that no training bank has; by default so for policies that see pictures,
-            as these may have been trained.
-        options: Which variant of the task.
-        advance: Told of progress, in steps of single mazes.
-        watch: Given the scenarios and the recording, for pictures of them.
+        seed: Seed of the first episode's maze.
+        held_out: Use only held-out layouts; by default true for policies that see images, which may have
+            been trained.
+        options: Variant of the task.
+        advance: Called with the number of environment steps done.
+        watch: Called with the scenarios and the recording, for videos.
     """
     if not 1 <= episodes <= SEED_STRIDE:
         raise ValueError(f"episodes must be positive, at most {SEED_STRIDE:,}: got {episodes}")

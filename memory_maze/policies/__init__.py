@@ -1,10 +1,10 @@
-"""Policies that need no training: they know the maze, or nothing.
+"""Scripted policies.
 
-    oracle    knows the map and goes to the target as fast as the six actions allow
-    explorer  knows the map and wanders through all of it: the policy of the paper's data sets
-    random    any of the six actions
+    oracle    knows the map and takes the shortest path to the target
+    explorer  knows the map and visits random cells, as in the paper's data sets
+    random    uniformly random actions
 
-`memory_maze.agents.load.load_policy` finds these and trained agents by name.
+`memory_maze.agents.load.load_policy` loads these and trained agents by name.
 """
 
 POLICIES = ("oracle", "explorer", "random")

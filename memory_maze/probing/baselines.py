@@ -1,4 +1,4 @@
-"""The paper's sequence models (section Offline Experiments), with its tables of hyper-parameters."""
+"""The paper's sequence models (section Offline Experiments), with its hyperparameters."""
 
 import dataclasses
 import functools
@@ -22,36 +22,36 @@ _NORM_EPSILON = 1e-3  # of the dynamics' layers, as of the probes'
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and scales of all baselines."""
+    """The hyperparameters of all baselines."""
 
     recurrent: int = 2048
     """Size of the recurrent state."""
     hidden: int = 1000
     """Units of the RSSM's hidden layers."""
     groups: int = 32
-    """One-hot vectors in the RSSM's stochastic state."""
+    """Number of categorical variables in the RSSM's stochastic state."""
     classes: int = 32
-    """Their length."""
+    """Number of classes per variable."""
     divergence: float = 1.0
     """Scale of the RSSM's KL loss."""
     balance: float = 0.8
-    """Share of it that the prior learns."""
+    """KL balancing: weight of the prior's loss."""
     latent: int = 32
     """Size of the VAE's embedding."""
     latent_units: int = 256
-    """Of the hidden layer before it."""
+    """Units of the hidden layer before the embedding."""
     vae_divergence: float = 0.1
     """Scale of the VAE's KL loss."""
     dynamics_layers: int = 2
-    """Of the network that predicts the next embedding."""
+    """Hidden layers of the network that predicts the next embedding."""
     dynamics_units: int = 400
-    """Of each of these layers."""
+    """Units per layer of that network."""
     depth: int = 48
-    """Channels of the first convolution; those of the later ones are multiples."""
+    """Channels of the first convolution; later ones have multiples of it."""
     shrink: int = 1
-    """See squares of so many pixels as one, and without convolutions, if it is more than 1."""
+    """If more than 1, downsample the image by this factor and use no convolutions."""
     mixed_precision: bool = True
-    """Large products in bfloat16."""
+    """Compute large matrix products in bfloat16."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -96,7 +96,7 @@ PRESETS = {
 
 
 class VAE(SequenceModel):
-    """Sees one picture at a time (Kingma & Welling 2014): no memory."""
+    """A VAE of single images (Kingma & Welling 2014), without memory."""
 
     encoder: Any
     moments: MLP

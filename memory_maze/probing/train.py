@@ -38,7 +38,7 @@ from memory_maze.training.stopping import Tell
 from memory_maze.variants import describe_variant
 
 POSITION = "position-{}.json"  # in the data, at a checkpoint
-_FREE = {"score_every", "score_on", "kind", "loss_version"}  # what else may be another in every call
+_FREE = {"score_every", "score_on", "kind", "loss_version"}  # what else may differ when a run is resumed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OptimizerConfig:
     epsilon: float = 1e-5
     weight_decay: float = 1e-2
     max_gradient: float = 200.0
-    """Norm at which gradients are clipped."""
+    """Clip gradients to this norm."""
 
     def __post_init__(self) -> None:
         check_above(0, learning_rate=self.learning_rate, epsilon=self.epsilon)
@@ -59,29 +59,29 @@ class OptimizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Schedule):
-    """What is trained, on what, and for how long."""
+    """What to train, and for how long."""
 
     model: str
-    """A baseline, or package.module:Name."""
+    """Name of a baseline, or package.module:Name."""
     settings: baselines.Config | None = None
-    """Of a baseline."""
+    """Hyperparameters of a baseline."""
     targets: tuple[Target, ...] = TARGETS
     probe: ProbeConfig = dataclasses.field(default_factory=ProbeConfig)
     depths: tuple[int, ...] = ()
-    """Hidden layers of further probes, which are asked the same: the paper's ablation."""
+    """Hidden layers of additional probes with the same targets: the paper's ablation."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     steps: int = dataclasses.field(default=1_000_000, kw_only=True)
     """Gradient steps."""
     batch: int = 32
-    """Sequences in a batch."""
+    """Batch size."""
     time: int = 48
-    """Steps of each."""
+    """Sequence length."""
     interleave: int = INTERLEAVE
-    """Batches of different trajectories that are learned from in turn, by models that carry their state."""
+    """Number of batches of different trajectories that alternate, for models trained with TBTT."""
     score_every: int = 10_000
-    """Gradient steps between two looks at the evaluation trajectories."""
+    """Gradient steps between evaluations for the learning curve."""
     score_on: int = 64
-    """How many of these are looked at on the way."""
+    """Number of trajectories in these evaluations."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +91,7 @@ class Run(Schedule):
             raise ValueError(f"depths must be numbers of hidden layers, from 0: got {self.depths}")
 
     def describe(self, train_set: Dataset) -> dict[str, Any]:
-        """Plain data, for config.json: of a run on this data."""
+        """Returns the contents of config.json, for a run on this data."""
         data = {"size": train_set.size, "trajectories": len(train_set), "seeds": train_set.seeds[:3]}
         made = {"kind": PROBING, "loss_version": LOSS_VERSION}
         return made | dataclasses.asdict(self) | describe_mazes(train_set) | {"data": data}
@@ -104,7 +104,7 @@ def describe_mazes(dataset: Dataset) -> dict[str, Any]:
 
 
 class Learning(NamedTuple):
-    """Everything that a run needs to go on, but for its place in the data."""
+    """Everything that is needed to resume a run, except for the position in the data."""
 
     model: SequenceModel
     optimizer: Any
@@ -274,10 +274,10 @@ def train(
     show: Show = lambda metrics: None,
     tell: Tell = lambda sentence: None,
 ) -> Learning:
-    """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
+    """Trains until all steps are done or the time is over; resumes where an earlier call stopped.
 
-    How long it takes, and that it will stop, is told in sentences. It raises what `run_job` does, and
-    `ModelError` if the model breaks a rule.
+    Raises:
+        ModelError: If the model violates a rule; otherwise the same as `run_job`.
     """
     cache_programs()
     job = _ProbingJob(run, train_set, scored_set, out)
@@ -289,7 +289,7 @@ def train(
 
 
 class _ProbingJob(Job):
-    """A sequence model that learns from a data set, with its probes."""
+    """Training of a sequence model and its probes on a data set."""
 
     what = "gradient steps"
 

@@ -1,4 +1,4 @@
-"""Trains an agent from start to end: `memory-maze train`."""
+"""Training of agents: `memory-maze train`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,22 +39,22 @@ from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, chec
 from memory_maze.training.stopping import Tell
 from memory_maze.variants import check_playable, describe_variant, name_task
 
-# The programs that agents are trained by, each a module with LAYOUT, begin and compile_iterate.
+# The training programs of agents, each a module with LAYOUT, begin and compile_iterate.
 PROGRAMS: dict[str, ModuleType] = {"sequences": on_policy}
 
 
 @dataclasses.dataclass(frozen=True)
 class Run(Schedule):
-    """What is trained, and for how long."""
+    """What to train, and for how long."""
 
     task: str | Task
     agent: AgentConfig
     steps: int = dataclasses.field(default=100_000_000, kw_only=True)
-    """Actions in all mazes together."""
+    """Total number of actions in all environments."""
     layouts: int | None = None
-    """How many layouts to train in; by default enough for 100 million steps."""
+    """Number of layouts to train on; by default enough for 100 million steps."""
     options: Options = DEFAULT
-    """Which variant of the task."""
+    """Variant of the task."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,7 @@ class Run(Schedule):
         return parse_task(self.task) if isinstance(self.task, str) else self.task
 
     def describe(self) -> dict[str, Any]:
-        """Plain data, for config.json."""
+        """Returns the contents of config.json."""
         values = {key: getattr(self, key) for key in ("seed", "layouts", *sorted(FREE))}
         where = {"task": self.parsed_task.name} | describe_variant(self.parsed_task, self.options)
         made = {
@@ -85,11 +85,20 @@ def train(
     devices: Sequence[jax.Device] | None = None,
     tell: Tell = lambda sentence: None,
 ) -> Network:
-    """Trains until the run's steps are made, or its minutes are over; goes on where an earlier call stopped.
+    """Trains an agent until all steps are done or the time is over; resumes where an earlier call stopped.
 
-    It runs on some devices, or on all of all hosts; an earlier call may have had others. Each host calls it
-    with the same arguments and a folder that they share; only the first one shows and writes metrics.
-    What the run needs, and that it will stop, is told in sentences. It raises what `run_job` does.
+    Call it on each host with the same arguments and a shared directory. Only the first host shows and writes
+    metrics.
+
+    Args:
+        run: What to train.
+        out: Run directory.
+        show: Called with each line of metrics.
+        devices: By default all devices of all hosts; they may differ from those of an earlier call.
+        tell: Called with messages, such as the required memory.
+
+    Raises:
+        The same as `run_job`.
     """
     cache_programs()
     mesh = make_mesh(devices)
@@ -105,7 +114,7 @@ def train(
 
 
 class _AgentJob(Job):
-    """An agent that plays and learns by one program."""
+    """An agent that acts and trains in a single program."""
 
     def __init__(self, run: Run, out: Path, batch: Batch, mesh: Mesh) -> None:
         self._run, self._out, self._batch, self._mesh = run, out, batch, mesh
