@@ -34,7 +34,8 @@ from memory_maze.data.frames import Reader
 from memory_maze.data.inspect import inspect
 from memory_maze.data.npz import pack_trajectory
 from memory_maze.data.order import Replay, Windows
-from memory_maze.data.schema import check_trajectory
+from memory_maze.data.schema import KEYS, check_trajectory
+from memory_maze.observation import observation_arrays
 from memory_maze.options import Options
 from memory_maze.splits import is_held_out
 from memory_maze.world import BORDER_COLORS, bits_of
@@ -122,6 +123,14 @@ def test_npz_files_have_the_papers_keys(sets):
     assert not arrays["action"][0].any()
     assert (arrays["action"][1:].sum(axis=1) == 1).all()
     check_trajectory(arrays, "the file")
+
+
+def test_files_hold_what_the_interfaces_observe():
+    task = make_task(11, objects=2)
+    arrays = observation_arrays(task, Options(global_observables=True), np.float32)
+    assert arrays.keys() == KEYS.keys() - {"action", "reward"}
+    for key, array in arrays.items():
+        assert (KEYS[key].sizes(11, 2), KEYS[key].dtype) == (array.shape, array.dtype), key
 
 
 def test_both_formats_tell_the_same(sets):

@@ -54,6 +54,7 @@ NUMBERS = {
         "--evaluate": ("-1", "nan", HUGE),
         "--hosts": WHOLE,
         "--host": ("-1", "nan", "1.5"),
+        **ENVIRONMENT,
     },
     "probe rssm": {
         "--depths": ("-1", "nan"),

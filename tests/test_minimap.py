@@ -1,7 +1,5 @@
 """The minimap of the JAX engine is that of the reference, cell for cell and pixel for pixel."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,11 +31,7 @@ def draw_layouts(size, count, rng):
     return np.concatenate([mazes, rng.random((len(share), size, size)) < share]).astype(np.uint8)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-@functools.partial(jax.vmap, in_axes=(None, 0, 0, 0))
-def find_paths(size, walls, starts, finishes):
-    start, finish = (minimap.one_cell(size, place) for place in (starts, finishes))
-    return minimap.shortest_path(minimap.free_cells(walls), start, finish)
+find_paths = jax.jit(jax.vmap(minimap.find_path))
 
 
 def snake(size):
@@ -54,7 +48,7 @@ def test_paths(size):
     layouts = np.concatenate([draw_layouts(size, NUM, rng), [snake(size), snake(size)[:, ::-1]]])
     places = rng.uniform(0, size, (2, len(layouts), 2)).astype(np.float32)
     places[:, -2:] = [[[0.5, 0.5]] * 2, [[size - 0.5, size - 0.5]] * 2]
-    found = find_paths(size, bit_rows(1 - layouts), *places)
+    found = find_paths(bit_rows(1 - layouts), *places)
     lengths = []
     for layout, path, start, finish in zip(layouts, cells_of(found), *places.astype(int), strict=True):
         expected = mark_path(layout, start, finish)
@@ -92,5 +86,5 @@ def test_under_shard_map():
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), "lanes")
     spec = jax.sharding.PartitionSpec("lanes")
     walls, places = jnp.zeros((3, 9), jnp.uint32), jnp.full((3, 2), 4.5)
-    find = jax.shard_map(functools.partial(find_paths, 9), mesh=mesh, in_specs=spec, out_specs=spec)
+    find = jax.shard_map(find_paths, mesh=mesh, in_specs=spec, out_specs=spec)
     assert cells_of(find(walls, places, 0 * places)).sum() == 3 * (4 + 4 + 1)

@@ -39,7 +39,7 @@ class Scenes:
     rooms: Any  # (n, N) uint32: likewise, room floors
     textures: Any  # (n, 9) uint8: index into scenario.WALL_TEXTURES, by 3x3 blocks of the grid
     objects: Any  # (n, T) uint16: cells
-    colors: Any  # (n, T) uint8: index into scenario.COLORS
+    colors: Any  # (n, T) uint8: index into world.COLORS
     hidden: Any  # (n, T) bool: invisible in the first picture (errata 1)
     actions: Any  # (n, S) uint8
     rewards: Any  # (n, S) uint8, or float32 where a rule pays others than 0 and 1

@@ -39,7 +39,7 @@ class Key:
         return tuple(letters[side] if isinstance(side, str) else side for side in self.shape)
 
 
-# Vectors between two places of a maze are shorter than its diagonal.
+# A promise about files, so a list of its own: another observation of the interfaces is not in it.
 KEYS = {
     "image": Key(("R", "R", 3), np.uint8, "u", 0, 255),
     "action": Key((len(ACTIONS),), np.uint8, "buif", 0, 1),

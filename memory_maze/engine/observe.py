@@ -34,17 +34,23 @@ def observe(
 ) -> dict[str, jax.Array]:
     """The observations of these names, by default all. Programs compute what they return alone."""
     body, maze, target = state.body, state.maze, state.target
-    size, free = len(maze.walls), minimap.free_cells(maze.walls)
+    size = len(maze.walls)
     position = to_cells(jnp.stack([body.x, body.y]), size)
     forward = jnp.stack([jnp.cos(-body.steer), jnp.sin(-body.steer)])
     right = jnp.stack([forward[1], -forward[0]])
     places = to_cells(maze.objects, size)
     vectors = jnp.stack([((places - position) * axis).sum(-1) for axis in (right, forward)], axis=-1)
-    path = minimap.find_path(free, position, places[target]) if view.minimap else jnp.zeros_like(free)
+    path = minimap.find_path(maze.walls, position, places[target]) if view.minimap else None
 
     def image() -> jax.Array:
         picture = render_state(view, atlas, state)
-        return minimap.draw_minimap(picture, free, path, position, forward) if view.minimap else picture
+        if path is None:
+            return picture
+        return minimap.draw_minimap(picture, minimap.free_cells(maze.walls), path, position, forward)
+
+    def layout() -> jax.Array:
+        free = ~bits_of(maze.walls)
+        return (free if path is None else jnp.where(bits_of(path), 2, free)).astype(jnp.uint8)
 
     makers: dict[str, Callable[[], jax.Array]] = {
         "image": image,
@@ -55,7 +61,7 @@ def observe(
         "targets_pos": lambda: places,
         "target_vec": lambda: vectors[target],
         "target_pos": lambda: places[target],
-        "maze_layout": lambda: jnp.where(bits_of(path), 2, bits_of(free)).astype(jnp.uint8),
+        "maze_layout": layout,
     }
     return {name: makers[name]() for name in (makers if names is None else names)}
 

@@ -19,7 +19,7 @@ class Maze:
     rooms: jax.Array  # (N,) uint32: likewise, room floors
     textures: jax.Array  # (9,) int32: wall texture of each 3x3 block of the grid, from the top left
     objects: jax.Array  # (T, 2) float32: metres from the middle of the maze, x to the right, y up
-    colors: jax.Array  # (T,) int32: index into scenario.COLORS
+    colors: jax.Array  # (T,) int32: index into world.COLORS
 
 
 @jax.tree_util.register_dataclass

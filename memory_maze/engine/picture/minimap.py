@@ -28,9 +28,9 @@ def one_cell(size: int, place: jax.Array) -> jax.Array:
     return jnp.where(jnp.arange(size) == y, jnp.uint32(1) << x.astype(jnp.uint32), jnp.uint32(0))
 
 
-def find_path(free: jax.Array, position: jax.Array, goal: jax.Array) -> jax.Array:
-    """The cells of a shortest path between two places (2,) in cells."""
-    return shortest_path(free, *(one_cell(len(free), place) for place in (position, goal)))
+def find_path(walls: jax.Array, position: jax.Array, goal: jax.Array) -> jax.Array:
+    """The cells of a shortest path between two places, (2,) in cells."""
+    return shortest_path(free_cells(walls), *(one_cell(len(walls), place) for place in (position, goal)))
 
 
 def shortest_path(free: jax.Array, start: jax.Array, finish: jax.Array) -> jax.Array:
