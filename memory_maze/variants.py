@@ -1,6 +1,7 @@
 """Variants by their names: what commands are given, what files record, and what people read."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,7 @@ def choose_variant(
     return task, others if options is None else options
 
 
+@functools.cache  # boards and pictures ask for it again and again
 def name_options(options: Options) -> str:
     """Like "Vis", or "HD, control_freq=8" for the nearest variant and what differs; "" for the default."""
     wanted = record_options(options)

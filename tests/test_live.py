@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from memory_maze.options import DEFAULT
 from memory_maze.tasks import parse_task
 from memory_maze.web import live as live_module
 from memory_maze.web.live import SLOW, Live, Page
@@ -35,7 +36,7 @@ def begin(tmp_path, monkeypatch):
 
     with contextlib.closing(Store(tmp_path / "players.sqlite")) as store, ThreadPoolExecutor(1) as threads:
         _, player = store.add_player("Anna")
-        episode = store.begin(player.id, parse_task("7x7"), 0, False, 60.0)
+        episode = store.begin(player.id, parse_task("7x7"), DEFAULT, 0, False, 60.0)
         yield lambda: Live(episode, store, threads, finish)
 
 

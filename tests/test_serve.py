@@ -22,10 +22,13 @@ from serving import open_page, serving, unpack
 from websockets.exceptions import ConnectionClosed
 
 from memory_maze.commands import serve
+from memory_maze.commands.environment import Variant
 from memory_maze.data.npz import Files, Member
 from memory_maze.options import ACTION_NAMES
+from memory_maze.play.game import Game
 from memory_maze.play.recordings import read_recordings
 from memory_maze.tasks import parse_task
+from memory_maze.variants import parse_options
 from memory_maze.web.guard import Bucket
 
 AHEAD = 314  # of this seed, the first object is eight steps ahead
@@ -139,6 +142,79 @@ def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
     for key in ("step", "score", "left", "color"):
         assert later[key] == again[key]
     assert same_picture == picture
+
+
+SHORT_VIS = "7x7, Vis, 40 steps"
+
+
+def test_a_game_goes_on_in_its_own_variant_and_is_recorded_as_such(tmp_path):
+    vis = ["--tasks", "7x7", "--variant", "Vis", "--seconds", "10"]
+    with serving(tmp_path, *vis, "--seed", str(AHEAD), "--pace", "60") as server:
+        cookie = server.new_player()
+        assert server.ask("/api/me")[1]["tasks"][0]["name"] == SHORT_VIS
+        server.begin(cookie, SHORT_VIS)
+        with server.socket(cookie) as game:
+            unpack(game.recv())
+            game.send('{"pause": false}')
+            game.send('{"keys": 1}')
+            while unpack(game.recv())[0]["step"] < 10:
+                pass
+            game.send('{"pause": true}')
+        server.stop(kill=True)
+    with serving(tmp_path, "--tasks", "7x7", "--seed", str(AHEAD)) as server:
+        assert server.ask("/api/me", cookie=cookie)[1]["open"]["task"] == SHORT_VIS
+        with server.socket(cookie) as game:
+            game.send('{"resolution": 64}')
+            seen = dict([step_and_picture(game)])
+            game.send('{"pause": false}')
+            while max(seen) < 40:
+                seen |= [step_and_picture(game)]
+        server.recordings = tmp_path / "recordings"
+        played = wait_until(lambda: find_played(server, "Anna"))
+        board = server.ask("/api/board")[1]
+        assert (board["7x7"], [row["name"] for row in board[SHORT_VIS]]) == ([], ["Anna"])
+        server.begin(cookie)
+        assert server.ask("/api/me", cookie=cookie)[1]["open"]["task"] == "7x7"
+    assert (played.task.seconds, played.options) == (10, parse_options("Vis"))
+    images = Files([Member(tmp_path / "recordings" / played.places["npz"])]).read_whole(0)["image"]
+    assert len(images) == 41
+    for step, picture in seen.items():
+        assert picture is None or look_same(picture, images[step]), f"picture {step}"
+    assert not look_same(Game(played.task, AHEAD, resolution=64).image, images[0])
+
+
+def step_and_picture(game):
+    """What a page is sent; large pictures are left out."""
+    told, data = unpack(game.recv(timeout=20))
+    game.send(json.dumps({"seen": told["picture"]}))
+    picture = np.asarray(Image.open(io.BytesIO(data)))
+    return told["step"], picture if len(picture) == 64 else None
+
+
+def test_the_page_shows_the_variant(tmp_path, browser):
+    options = ["--variant", "Oracle", "--options", "control_freq=8", "camera_resolution=128"]
+    title = "7x7, Oracle, control_freq=8, camera_resolution=128, 2 objects, 80 steps"
+    length = ["--objects", "2", "--seconds", "10", "--pace", "8"]
+    with serving(tmp_path, "--tasks", "7x7", *options, *length) as server:
+        page = open_page(browser)
+        enter(page, server)
+        card = page.locator("#sizes .size")
+        assert card.locator("h3").inner_text() == title
+        assert card.locator("span").inner_text() == "2 objects, 10 seconds"
+        assert page.inner_text("#board-sizes button") == title
+        page.click("button[data-practice='false']")
+        page.wait_for_selector("#veil-button", state="visible", timeout=60_000)
+        assert page.inner_text("#kind") == f"{title}, for the score"
+        assert page.locator("#sharp").is_hidden(), "agents do not see 64x64 pixels"
+        corner = np.array(page.evaluate(MAP)).reshape(-1, 4)[:, :3]
+        assert (np.ptp(corner, axis=1) > 90).any(), "the way is marked green and the player red"
+        page.click("#back")
+        page.wait_for_selector(f"text=You have a scored game in {title} at step 0")
+        assert not page.complaints
+
+
+# The corner with the minimap, without the border.
+MAP = """() => [...document.getElementById("view").getContext("2d").getImageData(228, 4, 24, 24).data]"""
 
 
 def test_the_map_is_for_practice_alone(server):
@@ -444,6 +520,7 @@ def test_who_asks_too_often_has_to_wait():
     ("options", "message"),
     [
         (["--tasks", "8x8"], "size must be odd"),
+        (["--variant", "Vs"], "did you mean 'Vis'"),
         (["--show", "nowhere"], "nowhere"),
     ],
 )
@@ -463,6 +540,22 @@ def test_wrong_options_are_explained(tmp_path, options, message):
 def test_numbers_that_make_no_sense_are_refused(tmp_path, name, value):
     with pytest.raises(ValueError, match=f"{name} must be"):
         serve.Command(out=tmp_path / "study", **{name: value}).run()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        (Variant(options=("discrete_actions=false",)), "discrete_actions must be true"),
+        (Variant(options=("target_color_in_image=false",)), "target_color_in_image must be true for people"),
+        (Variant(variant="Oracle", options=("camera_resolution=16",)), "the minimap .* 18 pixels"),
+        (Variant(objects=7), "objects must be from 1 to 6"),
+    ],
+)
+def test_what_nobody_can_play_is_refused(tmp_path, monkeypatch, variant, message):
+    monkeypatch.setattr(serve.Command, "_serve", lambda command, settings: None)
+    with pytest.raises(ValueError, match=message):
+        serve.Command(out=tmp_path / "study", environment=variant).run()
     assert not list(tmp_path.iterdir())
 
 

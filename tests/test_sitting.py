@@ -12,6 +12,7 @@ from memory_maze.play.recordings import read_recordings
 from memory_maze.play.session import Settings, Sitting, Stage
 from memory_maze.scenario import layout_of
 from memory_maze.tasks import TASKS, make_task
+from memory_maze.variants import parse_options
 from memory_maze.world import cell_to_world, to_cells
 
 SHORT = make_task(7, 3, seconds=3)  # 12 steps
@@ -208,6 +209,21 @@ def test_an_episode_that_cannot_be_saved_can_be_saved_again(sit, tmp_path):
 def test_scores_of_the_paper_are_for_whole_published_tasks(sit):
     assert sit(TASKS["9x9"]).rivals == {name: SCORES[name]["9x9"].mean for name in ("Human", "Oracle")}
     assert sit(make_task(9, 3, seconds=20)).rivals == {}
+
+
+def test_large_pictures_have_the_minimap_of_the_agents_as_large_a_part():
+    oracle, actions = parse_options("Oracle"), [1] * 4 + [5] * 2
+    small, large = (Game(SHORT, 314, resolution=r, options=oracle, actions=actions) for r in (64, 256))
+    picture, side = large.picture(256), 2 * SHORT.size
+    assert np.array_equal(large.picture(64), small.image)
+    assert np.array_equal(small.picture(256), picture)
+    without = [Game(SHORT, 314, resolution=r, actions=actions).image for r in (64, 256)]
+    maps = [
+        image[:corner, -corner:].astype(int) - below[:corner, -corner:] // 2
+        for image, below, corner in zip((small.image, picture), without, (side, 4 * side), strict=True)
+    ]
+    assert np.array_equal(maps[1], maps[0].repeat(4, axis=0).repeat(4, axis=1))
+    assert (maps[0] == (0, 127, 0)).all(axis=-1).any(), "the path is green"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A study's players, places, scores and shows; without a network."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import random
@@ -9,16 +10,20 @@ import sqlite3
 import time
 
 import pytest
+from conftest import GOLDEN
 from serving import unpack
 from starlette.testclient import TestClient
 
 from memory_maze.assets import AGENTS
 from memory_maze.data.npz import Files, Member
+from memory_maze.options import DEFAULT
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import EPISODES, read_recordings, save_game
 from memory_maze.tasks import parse_task
+from memory_maze.variants import parse_options
+from memory_maze.web import lobby
 from memory_maze.web.app import PLAYER, Settings, make_app
-from memory_maze.web.live import Live
+from memory_maze.web.live import Live, encode
 from memory_maze.web.store import DONE, OPEN, SAVED, Store
 from memory_maze.web.watching import Library
 
@@ -28,7 +33,7 @@ SHORT = dataclasses.replace(TASK, seconds=2.0)  # eight steps
 
 def opening(folder, library=None, **settings):
     """A page of a new server."""
-    app = make_app(Settings(folder, tasks=("7x7",), **settings), library)
+    app = make_app(Settings(folder, **{"tasks": (TASK,)} | settings), library)
     return TestClient(app, "http://localhost", headers={"Origin": "http://localhost"})
 
 
@@ -64,8 +69,8 @@ def store(tmp_path):
     store.close()
 
 
-def add_episode(store, player, score=0, task=TASK, state=SAVED, practice=False, steps=0):
-    episode = store.begin(player.id, task, 314, practice, 60.0)
+def add_episode(store, player, score=0, task=TASK, state=SAVED, practice=False, steps=0, options=DEFAULT):
+    episode = store.begin(player.id, task, options, 314, practice, 60.0)
     for _ in range(steps):
         store.add_action(episode.id, 1, score)
     store._run("UPDATE episodes SET score = ? WHERE id = ?", score, episode.id)
@@ -163,16 +168,15 @@ def test_a_flood_is_stopped_for_its_source(tmp_path):
     assert statuses[-1] == 429
 
 
-def board_of(client):
-    rows = client.get("/api/board").json()["7x7"]
+def board_of(client, title="7x7"):
+    rows = client.get("/api/board").json()[title]
     return [tuple(row[key] for key in ("name", "mean", "best", "episodes")) for row in rows]
 
 
 def test_the_board_counts_finished_episodes_whatever_becomes_of_recordings(tmp_path, store):
     (_, anna), (_, ben) = store.add_player("Anna"), store.add_player("Ben")
-    other = dataclasses.replace(TASK, objects=2)
-    for score, task in ((3, TASK), (4, TASK), (8, other)):
-        add_episode(store, anna, score, task)
+    for score in (3, 4, 8):
+        add_episode(store, anna, score)
     add_episode(store, ben, 9)
     add_episode(store, ben, 50, practice=True)
     add_episode(store, ben, 60, state=OPEN)  # and then left
@@ -190,7 +194,64 @@ def test_the_board_counts_finished_episodes_whatever_becomes_of_recordings(tmp_p
         assert board_of(client)[0][0] == "Anne"
 
 
+def test_each_variant_has_a_board_of_its_own_and_the_paper_stands_beside_none(tmp_path, store):
+    _, anna = store.add_player("Anna")
+    nine, vis = parse_task("9x9"), parse_options("Vis")
+    add_episode(store, anna, 3, nine)
+    for score in (8, 10):
+        add_episode(store, anna, score, nine, options=vis)
+    add_episode(store, anna, 20, dataclasses.replace(nine, objects=2), options=vis)
+    with opening(tmp_path, tasks=(nine,), options=vis) as client:
+        (told,) = client.get("/api/me").json()["tasks"]
+        assert (told["name"], told["paper"]) == ("9x9, Vis", [])
+        board = client.get("/api/board").json()
+        assert sorted(board) == ["9x9", "9x9, Vis", "9x9, Vis, 2 objects"]
+        assert {row["kind"] for row in board["9x9, Vis"]} == {"player"}
+        assert board_of(client, "9x9, Vis") == [("Anna", 9, 10, 2)]
+        assert board_of(client, "9x9, Vis, 2 objects") == [("Anna", 20, 20, 1)]
+    with opening(tmp_path, tasks=(nine,)) as client:
+        board = client.get("/api/board").json()
+        assert [row["mean"] for row in board["9x9"] if row["kind"] == "player"] == [3]
+        assert "human" in {row["kind"] for row in board["9x9"]}
+    with opening(tmp_path) as client:
+        assert "human" in {row["kind"] for row in client.get("/api/board").json()["9x9"]}
+
+
+def test_a_study_of_before_there_were_variants_goes_on(tmp_path):
+    """A file of the version that stored no variants: Anna has played to the end, Ben 12 steps."""
+    shutil.copy(GOLDEN / "players-1.sqlite", tmp_path / "players.sqlite")
+    ben = "0125d075e23deea5392027970d04c9cd"
+    for _ in range(2):  # once it is an old file, and then a new one
+        with opening(tmp_path, options=parse_options("Vis")) as client:
+            begun = ask_me(client, ben)["open"]
+            assert (begun["task"], begun["steps"], begun["score"]) == ("7x7", 12, 1)
+            assert board_of(client) == [("Anna", 1, 1, 1)]
+            assert board_of(client, "7x7, Vis") == []
+            with play(client, ben) as page:
+                told, picture = unpack(page.receive_bytes())
+        assert told["step"] == 12
+        assert picture == encode(Game(TASK, 314, resolution=64, actions=[1] * 12).picture(256))
+    with contextlib.closing(Store(tmp_path / "players.sqlite")) as store:
+        check_that_boards_read_no_episode(store)
+        player = store.find_player(ben)
+        add_episode(store, player, 5, options=parse_options("Vis"))
+        assert [one.title for one in store.episodes(SAVED)] == ["7x7", "7x7, Vis"]
+
+
+def test_the_variant_is_compiled_before_anybody_plays(tmp_path, monkeypatch):
+    compiled, vis = [], parse_options("Vis")
+    monkeypatch.setattr(lobby, "Game", lambda task, seed, **keywords: compiled.append((task, keywords)))
+    with opening(tmp_path, tasks=(SHORT,), options=vis):
+        wait_until(lambda: compiled)
+    ((task, keywords),) = compiled
+    assert (task, keywords["options"]) == (SHORT, vis)
+
+
 def test_the_board_reads_no_episode(store):
+    check_that_boards_read_no_episode(store)
+
+
+def check_that_boards_read_no_episode(store):
     """Their actions would be read with them."""
     statements = []
     store._base.set_trace_callback(statements.append)

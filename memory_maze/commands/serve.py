@@ -14,10 +14,11 @@ from typing import Any
 
 from rich.console import Console
 
+from memory_maze.commands.environment import DEFAULT, Environment
 from memory_maze.sampler import check_seed
 from memory_maze.system.extras import missing
 from memory_maze.system.files import sole_writer
-from memory_maze.tasks import PACE, TASKS, parse_task
+from memory_maze.tasks import PACE, TASKS
 
 console = Console()
 TOKEN = "MEMORY_MAZE_TOKEN"  # of the environment
@@ -36,7 +37,7 @@ class Command:
     tasks: tuple[str, ...] = tuple(TASKS)
     """Sizes that can be played; any odd size like 7x7."""
     pace: float = PACE
-    """Actions a second."""
+    """Actions a second in every variant: HiFreq is slow motion at 6, and at 60 as fast as others at 6."""
     seed: int | None = None
     """Give all players the same mazes in the same order, from this seed on; by default each their own."""
     players: int = 50
@@ -51,6 +52,7 @@ class Command:
     """Of the maze of shown agents."""
     show_data: str | None = None
     """The data set that shown runs of probing answer about."""
+    environment: Environment = DEFAULT
 
     def run(self) -> None:
         try:
@@ -65,7 +67,8 @@ class Command:
         local = _is_local(self.host)
         settings = Settings(
             folder=self.out,
-            tasks=self.tasks,
+            tasks=tuple(map(self.environment.task, self.tasks)),
+            options=self.environment.parse(),
             pace=self.pace,
             seed=self.seed,
             players=self.players,
@@ -77,8 +80,6 @@ class Command:
             self._serve(settings)
 
     def _check(self) -> None:
-        for task in self.tasks:
-            parse_task(task)
         if not 0.1 <= self.pace <= 60:
             raise ValueError(f"pace must be from 0.1 to 60 actions a second: got {self.pace}")
         if not 0 <= self.port <= 65535:

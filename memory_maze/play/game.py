@@ -12,6 +12,14 @@ from memory_maze.options import ACTION_NAMES, DEFAULT, Options
 from memory_maze.palette import OBJECTS, Color
 from memory_maze.scenario import Scenario, layout_of
 from memory_maze.tasks import Task
+from memory_maze.variants import check_playable
+
+
+def check_for_people(task: Task, options: Options) -> None:
+    """Refuses variants that people cannot play."""
+    check_playable(task, options)
+    if not options.target_color_in_image:
+        raise ValueError("target_color_in_image must be true for people, who see the target by the border")
 
 
 def choose_action(forward: bool, left: bool, right: bool) -> int:
@@ -107,8 +115,24 @@ class Game:
         return [step for step, reward in enumerate(self._rewards, 1) if reward]
 
     def picture(self, resolution: int) -> np.ndarray:
-        """What is seen now, at another resolution."""
-        return self.image if resolution == len(self.image) else self._simulation.render(resolution)
+        """What is seen now, at another resolution; a minimap as large a part of it as agents see."""
+        scale = max(1, resolution // self.options.camera_resolution)
+        shows_map = self.options.show_path
+        if resolution == len(self.image) and not (shows_map and scale > 1):
+            return self.image
+        picture = self._simulation.render(resolution)
+        return self._add_minimap(picture, scale) if shows_map else picture
+
+    def _add_minimap(self, picture: np.ndarray, scale: int) -> np.ndarray:
+        """Pictures at other resolutions have none, and that of the engine has two pixels for a cell."""
+        from memory_maze.engine.picture.minimap import draw_alone
+
+        seen = self._simulation.engine.observe(("agent_pos", "agent_dir", "maze_layout"))
+        minimap = draw_alone(seen["maze_layout"], seen["agent_pos"], seen["agent_dir"])
+        minimap = minimap.repeat(scale, axis=0).repeat(scale, axis=1)
+        corner = picture[: len(minimap), -len(minimap) :]
+        corner[:] = corner // 2 + minimap
+        return picture
 
     def observe(self) -> dict[str, np.ndarray]:
         """Where everything is, in cells, for maps: without the path that some variants mark."""

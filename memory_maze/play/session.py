@@ -9,11 +9,11 @@ from pathlib import Path
 
 from memory_maze.options import DEFAULT, Options, check_resolution
 from memory_maze.paper import SCORES
-from memory_maze.play.game import Game, choose_action
+from memory_maze.play.game import Game, check_for_people, choose_action
 from memory_maze.play.recordings import EPISODES, Played, check_name, save_game
 from memory_maze.sampler import MAX_SEED, check_seed
 from memory_maze.tasks import PACE, TASKS, Task
-from memory_maze.variants import check_playable, is_usual
+from memory_maze.variants import is_usual
 
 MIN_PACE, MAX_PACE = 0.5, 30.0
 AGENT_PIXELS = 64
@@ -66,11 +66,7 @@ class Settings:
     options: Options = DEFAULT
 
     def __post_init__(self) -> None:
-        check_playable(self.task, self.options)
-        if not self.options.target_color_in_image:
-            raise ValueError(
-                "target_color_in_image must be true for people, who see the target by the border"
-            )
+        check_for_people(self.task, self.options)
         check_name(self.player)
         if not MIN_PACE <= self.pace <= MAX_PACE:
             raise ValueError(

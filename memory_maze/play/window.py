@@ -152,7 +152,7 @@ class PlayWindow:
         pygame, game = self._pygame, sitting.game
         if game is None:
             return
-        image = game.image if sitting.hd else game.picture(AGENT_PIXELS)
+        image = game.picture(sitting.settings.resolution if sitting.hd else AGENT_PIXELS)
         surface = pygame.surfarray.make_surface(image.swapaxes(0, 1))
         if sitting.hd:
             self._screen.blit(pygame.transform.smoothscale(surface, box.size), box)

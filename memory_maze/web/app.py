@@ -19,9 +19,12 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from memory_maze.options import DEFAULT, Options
+from memory_maze.play.game import check_for_people
 from memory_maze.play.recordings import check_name
 from memory_maze.sampler import MAX_SEED
-from memory_maze.tasks import PACE, TASKS, Task, parse_task
+from memory_maze.tasks import PACE, TASKS, Task
+from memory_maze.variants import name_task
 from memory_maze.web.board import list_paper, make_board
 from memory_maze.web.guard import Bucket, Buckets, Guard
 from memory_maze.web.live import RESOLUTIONS, Page
@@ -43,8 +46,10 @@ class Settings:
 
     folder: Path
     """For the SQLite file and the recordings."""
-    tasks: tuple[str, ...] = tuple(TASKS)
-    """Sizes that can be played."""
+    tasks: tuple[Task, ...] = tuple(TASKS.values())
+    """What can be played."""
+    options: Options = DEFAULT
+    """Which variant of them; games that were begun in another one go on in theirs."""
     pace: float = PACE
     """Actions a second."""
     seed: int | None = None
@@ -57,6 +62,15 @@ class Settings:
     """Names that the server goes by; None for any."""
     requests: float = 20
     """A second from one address."""
+
+    def __post_init__(self) -> None:
+        for task in self.tasks:
+            check_for_people(task, self.options)
+
+    @property
+    def titles(self) -> dict[str, Task]:
+        """The tasks by what pages call them, like "9x9, Vis"."""
+        return {name_task(task, self.options): task for task in self.tasks}
 
 
 class BadRequestError(ValueError):
@@ -72,7 +86,7 @@ def make_app(settings: Settings, library: Library | None = None) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def live(app: Starlette) -> AsyncGenerator[None]:
-        await lobby.start([parse_task(name) for name in settings.tasks])
+        await lobby.start(settings.tasks, settings.options)
         yield
         await lobby.stop()
         store.close()
@@ -93,6 +107,7 @@ class Site:
 
     def __init__(self, settings: Settings, store: Store, lobby: Lobby) -> None:
         self._settings, self._store, self._lobby = settings, store, lobby
+        self._tasks = settings.titles
         self._arrivals = Buckets(100 / 3600, 100)  # new players from one address
         self._starts = Buckets(60 / 3600, 60)  # new episodes of one player
 
@@ -118,7 +133,7 @@ class Site:
         """Who I am, what I have begun, and what I have done."""
         player = self.find_player(request)
         told: dict[str, Any] = {"name": player and player.name, "pace": self._settings.pace}
-        told["tasks"] = [_describe_task(name, self._settings.pace) for name in self._settings.tasks]
+        told["tasks"] = [_describe_task(name, task, self._settings) for name, task in self._tasks.items()]
         if player is not None:
             current = self._store.open_episode(player.id)
             told["open"] = current and _describe_episode(current)
@@ -153,15 +168,16 @@ class Site:
         player = self.find_player(request)
         if player is None:
             raise HTTPException(401, "tell your name first")
-        if asked["task"] not in self._settings.tasks:
-            raise BadRequestError(f"the sizes are {', '.join(self._settings.tasks)}")
+        if asked["task"] not in self._tasks:
+            raise BadRequestError(f"the tasks are {'; '.join(self._tasks)}")
         if not self._starts.take(player.id):
             raise HTTPException(429, "too many episodes begun: wait some minutes")
-        task, practice = parse_task(asked["task"]), asked["practice"]
+        task, practice = self._tasks[asked["task"]], asked["practice"]
 
         def choose() -> Episode:
             seed = self._choose_seed(player, task, practice)
-            return self._store.begin(player.id, task, seed, practice, self._settings.pace)
+            settings = self._settings
+            return self._store.begin(player.id, task, settings.options, seed, practice, settings.pace)
 
         try:
             episode = await self._lobby.begin(player.id, choose)
@@ -175,7 +191,7 @@ class Site:
         return (self._settings.seed + self._store.count(player.id, task, practice)) % (MAX_SEED + 1)
 
     async def board(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(make_board, self._store, self._settings.tasks))
+        return JSONResponse(await run_in_threadpool(make_board, self._store, list(self._tasks)))
 
     async def play(self, socket: WebSocket) -> None:
         """The player's open game, over a socket."""
@@ -247,11 +263,13 @@ async def _read_json(request: Request, kinds: dict[str, type]) -> dict[str, Any]
     return data
 
 
-def _describe_task(name: str, pace: float) -> dict[str, Any]:
-    task = parse_task(name)
-    told = {"name": name, "objects": task.objects, "steps": task.episode_steps()}
-    return told | {
-        "minutes": task.episode_steps() / pace / 60,
+def _describe_task(name: str, task: Task, settings: Settings) -> dict[str, Any]:
+    steps = task.episode_steps(settings.options.control_freq)
+    return {
+        "name": name,
+        "objects": task.objects,
+        "steps": steps,
+        "seconds": steps / settings.pace,
         "paper": list_paper(name),
     }
 
@@ -259,7 +277,7 @@ def _describe_task(name: str, pace: float) -> dict[str, Any]:
 def _describe_episode(episode: Episode) -> dict[str, Any]:
     return {
         "id": episode.id,
-        "task": episode.task.name,
+        "task": episode.title,
         "practice": episode.practice,
         "score": episode.score,
         "steps": episode.steps,

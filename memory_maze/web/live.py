@@ -223,8 +223,9 @@ def describe(game: Game, episode: Episode) -> dict[str, Any]:
     """What a page is told beside the picture; the map only in practice."""
     told = {
         "episode": episode.id,
-        "task": episode.task.name,
+        "task": episode.title,
         "practice": episode.practice,
+        "pixels": episode.options.camera_resolution,
         "step": game.steps,
         "left": game.steps_left,
         "pace": episode.pace,
@@ -268,7 +269,13 @@ def pack(header: dict[str, Any], picture: bytes) -> bytes:
 
 def make_game(episode: Episode, store: Store) -> Game:
     """The game of an episode, as far as it was played."""
-    return Game(episode.task, episode.seed, resolution=RESOLUTIONS[0], actions=store.actions(episode.id))
+    return Game(
+        episode.task,
+        episode.seed,
+        resolution=RESOLUTIONS[0],
+        options=episode.options,
+        actions=store.actions(episode.id),
+    )
 
 
 async def _close(page: Page, code: int, reason: str) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from memory_maze.options import Options
 from memory_maze.play.game import Game
 from memory_maze.play.recordings import save_game
 from memory_maze.tasks import Task
@@ -45,14 +46,14 @@ class Lobby:
         self._ending: set[asyncio.Task] = set()  # episodes that are being saved, games that were abandoned
         self._shown: dict[str, str] = {}
 
-    async def start(self, tasks: Sequence[Task]) -> None:
-        """Prepares for games, and saves what an earlier server finished and did not save."""
+    async def start(self, tasks: Sequence[Task], options: Options) -> None:
+        """Prepares for games of a variant, and saves what an earlier server finished and did not save."""
         for episode in self._store.episodes(SAVED):
             self._show(episode)
         for episode in self._store.episodes(DONE):
             self._save_soon(episode, None)
         for task in tasks:
-            self._threads.submit(_warm_up, task)
+            self._threads.submit(_warm_up, task, options)
 
     async def stop(self) -> None:
         """Stops all clocks, and ends what is being saved."""
@@ -154,8 +155,8 @@ class Lobby:
             log.warning("an episode cannot be watched: %s", error)  # somebody took its files away
 
 
-def _warm_up(task: Task) -> None:
+def _warm_up(task: Task, options: Options) -> None:
     """Compiles what a first player would wait for."""
-    game = Game(task, 0, resolution=RESOLUTIONS[0], actions=[0])
+    game = Game(task, 0, resolution=RESOLUTIONS[0], options=options, actions=[0])
     for resolution in RESOLUTIONS:
         encode(game.picture(resolution))

@@ -14,11 +14,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from memory_maze.options import Options
 from memory_maze.play.recordings import make_id
 from memory_maze.tasks import Task
+from memory_maze.variants import name_task, read_options, record_options
 
 OPEN, DONE, SAVED, LEFT = "open", "done", "saved", "left"  # states of episodes
-_VERSION = 1
+_VERSION = 2
+_OLDER = (0, 1)  # 0: a file that is new
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS players (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, name TEXT NOT NULL, created TEXT NOT NULL
@@ -26,11 +29,19 @@ CREATE TABLE IF NOT EXISTS players (
 CREATE TABLE IF NOT EXISTS episodes (
     id TEXT PRIMARY KEY, player INTEGER NOT NULL REFERENCES players, task TEXT NOT NULL,
     seed INTEGER NOT NULL, practice INTEGER NOT NULL, pace REAL NOT NULL, started TEXT NOT NULL,
-    finished TEXT, state TEXT NOT NULL, score INTEGER NOT NULL, actions BLOB NOT NULL
+    finished TEXT, state TEXT NOT NULL, score INTEGER NOT NULL, actions BLOB NOT NULL,
+    options TEXT NOT NULL DEFAULT '{}'
 );
 CREATE INDEX IF NOT EXISTS episodes_of_players ON episodes (player, state);
-CREATE INDEX IF NOT EXISTS scores ON episodes (task, player, score, practice, state)
+CREATE INDEX IF NOT EXISTS scores ON episodes (task, options, player, score, practice, state)
     WHERE practice = 0 AND state IN ('done', 'saved');
+"""
+# In version 1 there was but one variant of each task.
+_ADD_OPTIONS = """
+BEGIN IMMEDIATE;
+ALTER TABLE episodes ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
+DROP INDEX IF EXISTS scores;
+COMMIT;
 """
 
 
@@ -49,6 +60,8 @@ class Episode:
     id: str
     player: int
     task: Task
+    options: Options
+    """Which variant of the task."""
     seed: int
     practice: bool
     pace: float
@@ -60,14 +73,20 @@ class Episode:
     steps: int
     """Actions so far; `Store.actions` has them."""
 
+    @property
+    def title(self) -> str:
+        """Task and variant, like "9x9, Vis"."""
+        return name_task(self.task, self.options)
+
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """What a player has reached in one kind of maze."""
+    """What a player has reached in one variant of a task."""
 
     player: int
     name: str
     task: Task
+    options: Options
     episodes: int
     total: int
     best: int
@@ -86,8 +105,11 @@ class Store:
             self._base.execute("PRAGMA journal_mode=WAL")
             self._base.execute("PRAGMA synchronous=NORMAL")
             version = self._base.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, _VERSION):
+            if version not in (*_OLDER, _VERSION):
                 raise ValueError(f"{path}: made by another version of the package: choose another folder")
+            columns = [row["name"] for row in self._base.execute("PRAGMA table_info(episodes)")]
+            if columns and "options" not in columns:
+                self._base.executescript(_ADD_OPTIONS)
             self._base.executescript(_SCHEMA)
             self._base.execute(f"PRAGMA user_version={_VERSION}")
         except sqlite3.DatabaseError as error:
@@ -120,15 +142,22 @@ class Store:
     def name_of(self, player: int) -> str:
         return self._run("SELECT name FROM players WHERE id = ?", player)[0]["name"]
 
-    def begin(self, player: int, task: Task, seed: int, practice: bool, pace: float) -> Episode:
+    def begin(
+        self, player: int, task: Task, options: Options, seed: int, practice: bool, pace: float
+    ) -> Episode:
         """A new episode; one that the player has open is left."""
         id = make_id()
-        values = (id, player, json.dumps(dataclasses.asdict(task)), seed, practice, pace, _now(), OPEN)
+        kind = json.dumps(dataclasses.asdict(task)), json.dumps(record_options(options))
+        values = (id, player, *kind, seed, practice, pace, _now(), OPEN)
         with self._lock:
             self._run("BEGIN IMMEDIATE")
             try:
                 self._run("UPDATE episodes SET state = ? WHERE player = ? AND state = ?", LEFT, player, OPEN)
-                self._run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, 0, X'')", *values)
+                self._run(
+                    "INSERT INTO episodes (id, player, task, options, seed, practice, pace, started, state, "
+                    "score, actions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, X'')",
+                    *values,
+                )
                 self._run("COMMIT")
             except BaseException:
                 self._run("ROLLBACK")
@@ -171,31 +200,43 @@ class Store:
     def _find(self, condition: str, *values: Any) -> list[Episode]:
         """Without their actions, which are most of the file."""
         rows = self._run(
-            "SELECT id, player, task, seed, practice, pace, started, finished, state, score, "
+            "SELECT id, player, task, options, seed, practice, pace, started, finished, state, score, "
             f"length(actions) AS steps FROM episodes WHERE {condition} ORDER BY id",
             *values,
         )
         return [_read(row) for row in rows]
 
     def count(self, player: int, task: Task, practice: bool) -> int:
-        """How many episodes the player has begun in mazes of this size."""
+        """How many episodes the player has begun in mazes of this size, of whatever variant."""
         rows = self._run("SELECT task FROM episodes WHERE player = ? AND practice = ?", player, practice)
         return sum(json.loads(row["task"])["size"] == task.size for row in rows)
 
     def standings(self) -> list[Standing]:
         """Of all players who have finished an episode that counts; read from an index alone."""
         rows = self._run(
-            "SELECT player, name, task, count(*), sum(score), max(score) FROM episodes "
+            "SELECT player, name, task, options, count(*), sum(score), max(score) FROM episodes "
             "JOIN players ON players.id = episodes.player "
-            "WHERE practice = 0 AND state IN ('done', 'saved') GROUP BY task, player"
+            "WHERE practice = 0 AND state IN ('done', 'saved') GROUP BY task, options, player"
         )
-        return [Standing(id, name, Task(**json.loads(task)), *rest) for id, name, task, *rest in rows]
+        return [
+            Standing(id, name, _read_task(task), _read_options(options), *rest)
+            for id, name, task, options, *rest in rows
+        ]
 
 
 def _read(row: sqlite3.Row) -> Episode:
     values: dict[str, Any] = dict(row)
-    values["task"], values["practice"] = Task(**json.loads(row["task"])), bool(row["practice"])
+    values["task"], values["options"] = _read_task(row["task"]), _read_options(row["options"])
+    values["practice"] = bool(row["practice"])
     return Episode(**values)
+
+
+def _read_task(text: str) -> Task:
+    return Task(**json.loads(text))
+
+
+def _read_options(text: str) -> Options:
+    return read_options(json.loads(text))
 
 
 def _hash(key: str) -> bytes:

@@ -72,6 +72,7 @@ export class Game {
     find("kind").textContent = `${told.task}, ${told.practice ? "practice" : "for the score"}`;
     canvas.dataset.step = told.step;
     canvas.dataset.score = told.score;
+    find("sharp").hidden = told.pixels !== 64; // agents see the sharp view in some variants
     find("map-card").hidden = !told.map;
     if (told.map) this.drawMap(find("map"), told.map);
     if (before && told.score > before.score) this.flash();

@@ -51,7 +51,8 @@ function describeSize(task) {
   const box = make("div", undefined, { class: "size" }), row = make("div", undefined, { class: "row" });
   const human = task.paper.find((one) => one.kind === "human");
   box.append(make("h3", task.name));
-  box.append(make("span", `${task.objects} objects, ${Math.round(task.minutes)} minutes`, { class: "soft" }));
+  const objects = task.objects === 1 ? "1 object" : `${task.objects} objects`;
+  box.append(make("span", `${objects}, ${describeTime(task.seconds)}`, { class: "soft" }));
   if (human) box.append(make("div", `the paper's human: ${human.mean}`, { class: "soft" }));
   for (const [text, practice] of [["Play for the score", false], ["Practise", true]]) {
     const button = make("button", text, practice ? { class: "quiet" } : {});
@@ -62,6 +63,10 @@ function describeSize(task) {
   }
   box.append(row);
   return box;
+}
+
+function describeTime(seconds) {
+  return seconds < 90 ? `${Math.ceil(seconds)} seconds` : `${Math.round(seconds / 60)} minutes`;
 }
 
 async function begin(task, practice) {
@@ -96,7 +101,7 @@ function showHistory() {
     row.append(cell);
     return row;
   });
-  table.replaceChildren(head(["begun", "size", "", "score", ""]), ...rows);
+  table.replaceChildren(head(["begun", "maze", "", "score", ""]), ...rows);
 }
 
 function head(names) {
