@@ -384,7 +384,7 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
     train(dataclasses.replace(run, steps=1), *sets, tmp_path)
     with pytest.raises(ValueError, match="its run has seed 0, not 1: choose another directory"):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
-    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.* and not .*5"):
+    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.*, not .*5"):
         train(run, sets[1], sets[1], tmp_path)
 
 
