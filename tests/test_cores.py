@@ -224,7 +224,7 @@ def test_a_core_of_ones_own_is_one_file(folder, monkeypatch, capsys):
     np.testing.assert_array_equal(network.core.rates, weights["core.rates"])
     for settings, message in (
         ([*own, "core.size=4"], "its run has core.size 16, not 4"),
-        ([], "its run has core my_core:Config and not lstm"),
+        ([], "its run has core my_core:Config, not lstm"),
     ):
         with pytest.raises(SystemExit):
             main([*words, "--steps", "96", *settings])

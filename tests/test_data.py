@@ -215,7 +215,7 @@ def test_killed_at_random_moments_it_is_the_same(times, tmp_path):
 
 def test_what_cannot_be_collected_is_said_in_a_line(sets, tmp_path, capsys):
     manifest = make_manifest(TASKS["9x9"], format="npz", **JOB)
-    with pytest.raises(DataError, match="holds a data set with seed 0 and not 7"):
+    with pytest.raises(DataError, match="holds a data set with seed 0, not 7"):
         make_missing(sets / "npz", dataclasses.replace(manifest, seed=7))
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match=r"it contains notes.txt"):

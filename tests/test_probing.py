@@ -26,7 +26,7 @@ from memory_maze.probing import baselines, evaluate, session
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
-from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_maker, start
+from memory_maze.probing.model import Learned, Sequence, SequenceModel, find_maker, initial_carry
 from memory_maze.probing.pictures import draw_panels
 from memory_maze.probing.predictions import load_run, mean_score, predict
 from memory_maze.probing.probe import Probe, Truth
@@ -223,7 +223,7 @@ def test_a_gru_learns_to_predict_embeddings_of_the_same_trajectory():
     model = make_model(session.make_run("vae-gru", "debug"), jax.random.key(0))
     silent = jax.tree.map(jnp.zeros_like, eqx.filter(model.dynamics, eqx.is_array))
     model = eqx.tree_at(lambda m: m.dynamics, model, eqx.combine(silent, model.dynamics))
-    sequence, carry = make_noise(3), start(model, 2)
+    sequence, carry = make_noise(3), initial_carry(model, 2)
     embeds, _ = model.vae.embed(sequence.image)
     wrong = jnp.square(embeds[1:]).sum(axis=-1) / 2  # it guesses zeros
     _, learned = model.loss(carry, sequence, jax.random.key(1))
@@ -238,7 +238,7 @@ def test_what_is_asked_of_the_gru_reaches_the_vae_only_if_supervised(name, reach
     model = make_model(session.make_run(name, "debug"), jax.random.key(0))
 
     def ask_states(model):
-        _, learned = model.loss(start(model, 2), make_noise(3), jax.random.key(1))
+        _, learned = model.loss(initial_carry(model, 2), make_noise(3), jax.random.key(1))
         return learned.states.sum()
 
     slopes = eqx.filter_grad(ask_states)(model)
@@ -384,7 +384,7 @@ def test_a_folder_holds_one_run(run, sets, tmp_path):
     train(dataclasses.replace(run, steps=1), *sets, tmp_path)
     with pytest.raises(ValueError, match="its run has seed 0, not 1: choose another directory"):
         train(dataclasses.replace(run, seed=1), *sets, tmp_path)
-    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.* and not .*5"):
+    with pytest.raises(ValueError, match=r"its run has data .*'trajectories': 10.*, not .*5"):
         train(run, sets[1], sets[1], tmp_path)
 
 

@@ -174,8 +174,8 @@ def test_a_run_that_was_killed_is_read_and_evaluated(run):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda text: text[: len(text) // 2], "damaged"),
-        (lambda text: "", "damaged"),
+        (lambda text: text[: len(text) // 2], "not a valid result"),
+        (lambda text: "", "not a valid result"),
         (lambda text: "[]", "it is no object"),
         (lambda text: text.replace('"curve"', '"bend"'), "curve is missing"),
         (lambda text: text.replace('"compile_seconds"', '"x"'), "compile_seconds is missing in training"),

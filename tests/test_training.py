@@ -273,7 +273,7 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path, capsys):
     for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(network), strict=True):
         np.testing.assert_array_equal(one, two)
     assert described["task"] == "9x9"
-    with pytest.raises(ValueError, match="its run has seed 0 and not 1"):
+    with pytest.raises(ValueError, match="its run has seed 0, not 1"):
         train(dataclasses.replace(RUN, seed=1), tmp_path / "parts")
     other = dataclasses.replace(DEBUG, entropy_cost=0.5)
     with pytest.raises(

@@ -70,4 +70,4 @@ def test_a_run_goes_on_in_its_own_variant_alone(tmp_path, capsys):
     main([*train, "--variant", "Vis"])
     with pytest.raises(SystemExit):
         main(train)
-    assert "its run has task 7x7, Vis, 40 steps and not 7x7, 40 steps" in capsys.readouterr().err
+    assert "its run has task 7x7, Vis, 40 steps, not 7x7, 40 steps" in capsys.readouterr().err
