@@ -1,4 +1,5 @@
 # make demo       set up, then walk through all four sizes: pictures and a video in demo/
+# make check      set up, then linters and the tests of the core (two minutes)
 # make test       set up, then all checks and tests (minutes)
 # make test-slow  the tests that take longer
 # make benchmark  this package and the published one side by side
@@ -7,17 +8,18 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 export PYTHON
 
-.PHONY: demo test test-slow lint newest newest-3 newest-4 newest-python setup-dev benchmark peer clean
+.PHONY: demo check test test-slow lint newest newest-3 newest-4 newest-python setup-dev benchmark peer clean
 
 demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
 	$(BIN)/memory-maze demo --out demo
 
-# Two files of tests at a time, and not those with few but long tests last, when one would run alone.
-# The fast loop: what needs neither a browser, a window, a trained agent nor another MuJoCo.
+# The fast loop: without browsers, windows, training and other versions of MuJoCo.
+CORE = bank cli dm_env files gymnasium maze minimap observation own rssm rules sampler scenario single
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE:%=tests/test_%.py)
 
+# Two files of tests at a time, and not those with few but long tests last, when one would run alone.
 test: lint newest
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
