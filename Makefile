@@ -52,7 +52,7 @@ newest-python: setup-dev
 	@export PYTHON=$$(scripts/python.sh any); \
 	if [ "$$($$PYTHON --version)" = "$$($(BIN)/python --version)" ]; then exit; fi; \
 	scripts/venv.sh $(VENV)-newest check,serve,train constraints.txt && \
-	$(VENV)-newest/bin/python -m pytest -m 'pythons and not slow' $$(grep -l 'mark\.pythons' tests/*.py)
+	$(VENV)-newest/bin/python -m pytest -n 2 --dist loadfile -m 'pythons and not slow' $$(grep -l 'mark\.pythons' tests/*.py)
 
 benchmark: setup-dev
 	$(BIN)/python benchmarks/reference.py

@@ -37,6 +37,7 @@ NUMBERS = {
         "--players": WHOLE,
         "--requests": ("0", "-1", "nan", "inf"),
         "--show-seed": SEED,
+        **ENVIRONMENT,
     },
     "evaluate random": {
         "--episodes": (*WHOLE, HUGE),
