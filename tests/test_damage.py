@@ -1002,7 +1002,7 @@ def test_parts_that_were_cut_off_are_made_again(tmp_path, format, name, part, go
     else:
         os.truncate(tmp_path / name, 50)
     if name != part or not gone:  # otherwise the part is missing
-        with pytest.raises(DataError, match=f"{name}.*: remove this file, and memory-maze collect makes it"):
+        with pytest.raises(DataError, match=f"{name}.*: remove this file, and run memory-maze collect again"):
             load(tmp_path)
     with begin(tmp_path, manifest) as todo:
         assert [shard.file for shard in todo] == [part]

@@ -515,7 +515,7 @@ def test_splits_are_named_by_whole_words(place, split, tmp_path):
         if asked == split:
             assert len(data.load(tmp_path, asked)) == 1
         else:
-            with pytest.raises(DataError, match=f"no NPZ files for {asked}"):
+            with pytest.raises(DataError, match=f"no NPZ files found for {asked}"):
                 data.load(tmp_path, asked)
     assert data.load(tmp_path).evaluation == (split == "eval")
     assert inspect(tmp_path).parts[0].split == (split or "all")

@@ -88,7 +88,7 @@ def train(name, iterations, count):
 train("grown", 3, 1), train("grown", 6, 4)
 train("shrunk", 3, 4), train("shrunk", 6, 1)
 assert sum("iterate" in name for name in compiled) == 2, "once for each number of devices"
-with pytest.raises(ValueError, match="num_envs=8 does not divide over 3 devices: choose a multiple"):
+with pytest.raises(ValueError, match="num_envs=8 is not divisible by 3 devices: choose a multiple"):
     train("three", 1, 3)
 assert not (out / "three").exists()
 
