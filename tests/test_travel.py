@@ -11,7 +11,7 @@ from memory_maze.variants import name_options, parse_options, read_variant
 
 PIXELS = {"HD", "Top", "ExtraObs-Top", "Oracle-Top", "HiFreq-HD", "6CL-Top"}  # of 256, which no agent sees
 SMALL = "camera_resolution=64"
-QUICK = {"HiFreq-Vis"}
+QUICK = {"Vis"}
 
 
 @pytest.mark.parametrize(
