@@ -148,7 +148,8 @@ def test_the_gradient_of_the_actor_by_hand():
     dream = Dream(jnp.zeros((2, 1, 1)), jnp.zeros((1, 1), jnp.int32))
 
     def gradient(advantage):
-        found = Returns(jnp.zeros((1, 1)), jnp.full((1, 1), advantage), jnp.ones((1, 1)))
+        zeros = jnp.zeros((1, 1))
+        found = Returns(zeros, jnp.full((1, 1), advantage), jnp.ones((1, 1)), zeros, zeros)
         critic = Known(jnp.zeros(1))
 
         def loss(logits):

@@ -1,22 +1,30 @@
 """The agent interface: a config class with hyperparameters, and a module named by the class.
 
-The config class needs no extra, so that reports can read it anywhere. The module has
+The config class needs no extra, so that reports can read it anywhere. It is an `OnPolicyConfig` or an
+`OffPolicyConfig`. The module has `init(key, config) -> network`, and on-policy
 
-    init(key, config) -> network
     make_optimizer(config) -> optax optimizer
     update(network, optimizer_state, sequence, config, axis) -> network, optimizer_state, metrics
 
-where `update` is a gradient step on a `Sequence`, averaged over devices if a mapped axis is given. See
-`memory_maze.agents.protocol` for networks. Your own agent is one file: `memory-maze train my_agent:Config`.
+where `update` is a gradient step on a `Sequence`, or off-policy
+
+    begin(network, config) -> learner
+    update(network, learner, carry, window, key, config, axis) -> network, learner, carry, metrics
+
+where `learner` is what else is trained or counted, such as optimizer states and target networks, and `update`
+is a gradient step on a `Window` of a replay, whose memory before is `carry`. Both average over devices if a
+mapped axis is given. See `memory_maze.agents.protocol` for networks, sequences and windows. Your own agent is
+one file: `memory-maze train my_agent:Config`.
 """
 
 import dataclasses
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from memory_maze.system.choices import describe_fields, flatten, nest, read_fields
+from memory_maze.system.limits import check_least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +34,13 @@ class AgentConfig:
     title: ClassVar[str]
     """The agent's name in reports."""
     module: ClassVar[str]
-    """The module with `init`, `make_optimizer` and `update`."""
+    """The module with `init`, `update` and more."""
     presets: ClassVar[Mapping[str, Any]] = {}
     """Configs by name, for `memory-maze train --preset`: `fast` for GPUs, `small` for CPUs, ..."""
-    learns_from: ClassVar[str] = "sequences"
-    """Type of training data: "sequences", on-policy, trained on for one or a few epochs."""
+    learns_from: ClassVar[str]
+    """Type of training data: "sequences", on-policy, or "replay", off-policy."""
+    told: ClassVar[str | None] = None
+    """What the agent is given during training beside images and rewards, for reports; None if nothing."""
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of renamed hyperparameters by former name. Those of a core are like `core.size`."""
 
@@ -38,10 +48,6 @@ class AgentConfig:
     """Number of environments."""
     batch_size: int = 32
     """Sequences per gradient step."""
-    unroll_length: int = 100
-    """Actions per sequence."""
-    epochs: int = 1
-    """Number of times that each sequence is trained on."""
 
     loss_version: ClassVar[int] = 1
     """Incremented when a change of the loss makes results incomparable with earlier ones."""
@@ -51,9 +57,11 @@ class AgentConfig:
     """Fields whose default differs from the behaviour of runs before the field existed."""
 
     @property
-    def steps_per_update(self) -> int:
-        """Total number of actions in all environments per update."""
-        return self.num_envs * self.unroll_length
+    def steps_per_iteration(self) -> int:
+        """Total number of steps in all environments per call of the training program."""
+        raise NotImplementedError(
+            f"{type(self).__name__} is neither an OnPolicyConfig nor an OffPolicyConfig"
+        )
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
@@ -112,3 +120,82 @@ class AgentConfig:
     def load(self) -> ModuleType:
         """Imports the agent's module."""
         return importlib.import_module(self.module)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnPolicyConfig(AgentConfig):
+    """Of agents that learn from what they have just done."""
+
+    learns_from: ClassVar = "sequences"
+
+    unroll_length: int = 100
+    """Actions per sequence."""
+    epochs: int = 1
+    """Number of times that each sequence is trained on."""
+
+    @property
+    def steps_per_iteration(self) -> int:
+        return self.num_envs * self.unroll_length
+
+
+@dataclasses.dataclass(frozen=True)
+class OffPolicyConfig(AgentConfig):
+    """Of agents that learn from a replay of whole episodes.
+
+    In each iteration every environment makes `unroll_length` steps, and the agent as many updates as
+    `steps_per_update` allows.
+    """
+
+    learns_from: ClassVar = "replay"
+    carries: ClassVar[bool] = False
+    """Whether a window's memory is that at the end of the window before, rather than a new one."""
+    observations: ClassVar[tuple[str, ...]] = ()
+    """Observations in windows beside the image. They are for learning alone: acting never has them."""
+
+    num_envs: int = 8
+    unroll_length: int = 25
+    """Steps of each environment per iteration."""
+    steps_per_update: int = 25
+    """Environment steps per gradient step."""
+    batch_length: int = 48
+    """Records per sequence."""
+    replay_steps: int = 10_000_000
+    """Size of the replay in environment steps."""
+    prefill_steps: int = 50_000
+    """Steps of whole episodes with random actions before the first gradient step."""
+    windows: Literal["streams", "random"] = "streams"
+    """Read episodes from their start to their end, window by window, or windows at random."""
+    turns: int = 4
+    """Number of batches of different episodes that alternate."""
+    piece: int | None = None
+    """Cut episodes into pieces of so many steps, which are read independently."""
+    cut_interval: int | None = None
+    """Reset the memory at random points, up to once in so many records."""
+    store_images: bool = False
+    """Keep downsampled images in the replay instead of rendering them again: faster on CPUs, but larger."""
+    downsample: int = 1
+    """Average the image over NxN blocks of pixels."""
+
+    def __post_init__(self) -> None:
+        names = ("num_envs", "batch_size", "unroll_length", "steps_per_update", "batch_length", "turns")
+        for group in (names, ("replay_steps", "piece", "cut_interval", "downsample")):
+            check_least(1, **{name: getattr(self, name) for name in group})
+        check_least(0, prefill_steps=self.prefill_steps)
+        if self.steps_per_iteration % self.steps_per_update:
+            raise ValueError(
+                f"num_envs={self.num_envs} times unroll_length={self.unroll_length} is not a multiple of "
+                f"steps_per_update={self.steps_per_update}"
+            )
+        if self.prefill_steps > self.replay_steps:
+            raise ValueError(
+                f"prefill_steps={self.prefill_steps} is more than replay_steps={self.replay_steps}"
+            )
+
+    @property
+    def steps_per_iteration(self) -> int:
+        return self.num_envs * self.unroll_length
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Gradient steps per call of the training program."""
+        return self.steps_per_iteration // self.steps_per_update

@@ -1,7 +1,7 @@
-"""The interface of agents: networks that act, and sequences to train on."""
+"""The interface of agents: networks that act, and what they are trained on."""
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -15,12 +15,12 @@ class Network(Protocol):
         """Returns the carry at the start of an episode, without batch axes: a pytree of arrays."""
         ...
 
-    def step(self, carry: Any, sight: Sight) -> tuple[Any, jax.Array]:
-        """Returns the next carry, and the action logits."""
+    def step(self, carry: Any, sight: Sight, key: jax.Array) -> tuple[Any, jax.Array]:
+        """Returns the next carry, and the action logits. `key` is for what the network itself samples."""
         ...
 
-    def ready(self) -> Self:
-        """Returns the network prepared for repeated acting."""
+    def ready(self) -> Any:
+        """Returns the network prepared for repeated acting: something with the same `step`."""
         ...
 
 
@@ -34,6 +34,17 @@ class Sequence(NamedTuple):
     truncated: jax.Array  # (T, B) bool: the time limit ended the episode after the action
 
 
+class Window(NamedTuple):
+    """T records of B episodes from a replay."""
+
+    image: jax.Array  # (T, B, S, S, 3) uint8
+    action: jax.Array  # (T, B) int32: the one that led to the image
+    reward: jax.Array  # (T, B) float32: on the way there
+    first: jax.Array  # (T, B) bool: the first record of an episode, to which no action led
+    reset: jax.Array  # (T, B) bool: the memory before the record is to be forgotten
+    others: dict[str, jax.Array]  # (T, B, ...) further observations that the config names
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actor:
     """A trained network as a policy, for evaluation and data collection."""
@@ -45,5 +56,6 @@ class Actor:
         return self.network.initial()
 
     def act(self, memory: Any, state: Sight, key: jax.Array) -> tuple[jax.Array, Any]:
-        memory, logits = self.network.step(memory, state)
+        # Not a part of the key that the action is sampled with.
+        memory, logits = self.network.step(memory, state, jax.random.fold_in(key, 1))
         return jax.random.categorical(key, logits), memory

@@ -3,7 +3,12 @@
 from memory_maze.agents.config import AgentConfig
 from memory_maze.system.imports import find_class, name_class
 
-AGENTS = {"impala": "memory_maze.agents.impala.config:Config"}
+AGENTS = {
+    "impala": "memory_maze.agents.impala.config:Config",
+    "dreamer": "memory_maze.agents.dreamer.config:Config",
+    "dreamer-tbtt": "memory_maze.agents.dreamer.config:TBTTConfig",
+    "dreamer-tbtt-probe": "memory_maze.agents.dreamer.config:ProbeConfig",
+}
 
 
 def find_config(name: str) -> type[AgentConfig]:

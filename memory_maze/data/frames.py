@@ -11,10 +11,10 @@ import numpy as np
 
 from memory_maze.data.scenes import Scenes, to_scenario
 from memory_maze.data.schema import KEYS, RESET
-from memory_maze.engine.observe import make_view, observe
+from memory_maze.engine.observe import make_view, observe, visible_state
 from memory_maze.engine.picture.render import View
 from memory_maze.engine.picture.textures import Atlas, load_atlas
-from memory_maze.engine.types import Body, Maze, State
+from memory_maze.engine.types import Maze, State
 from memory_maze.options import ACTIONS, DEFAULT, Options
 from memory_maze.system.cpu import num_cores
 from memory_maze.world import CELL_METRES
@@ -58,25 +58,16 @@ def _states(scenes: Scenes, trajectories: jax.Array, times: jax.Array) -> State:
     size = scenes.walls.shape[1]
     cells = scenes.objects[trajectories].astype(jnp.int32)
     places = jnp.stack([cells % size, cells // size], axis=-1).astype(jnp.float32)
-    x, y, z, steer = jnp.moveaxis(scenes.poses[trajectories, times].astype(jnp.float32), -1, 0)
-    zero = jnp.zeros_like(x)
-    return State(
-        key=jnp.broadcast_to(jax.random.key(0), times.shape),
-        maze=Maze(
-            walls=scenes.walls[trajectories],
-            rooms=scenes.rooms[trajectories],
-            textures=scenes.textures[trajectories].astype(jnp.int32),
-            objects=(places - (size - 1) / 2) * CELL_METRES,
-            colors=scenes.colors[trajectories].astype(jnp.int32),
-        ),
-        body=Body(x, y, z, steer, zero, zero, zero, zero, zero),
-        target=scenes.targets[trajectories, times].astype(jnp.int32),
-        touched=scenes.hidden[trajectories] & (times == 0)[..., None],
-        paid=jnp.zeros_like(x, bool),
-        draws=jnp.zeros((*times.shape, 0), jnp.int32),
-        draws_used=jnp.zeros_like(times),
-        step=times,
+    maze = Maze(
+        walls=scenes.walls[trajectories],
+        rooms=scenes.rooms[trajectories],
+        textures=scenes.textures[trajectories].astype(jnp.int32),
+        objects=(places - (size - 1) / 2) * CELL_METRES,
+        colors=scenes.colors[trajectories].astype(jnp.int32),
     )
+    targets = scenes.targets[trajectories, times].astype(jnp.int32)
+    touched = scenes.hidden[trajectories] & (times == 0)[..., None]
+    return visible_state(maze, scenes.poses[trajectories, times], targets, touched, times)
 
 
 class Reader:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from memory_maze.engine.picture import minimap
 from memory_maze.engine.picture.render import View, render
 from memory_maze.engine.picture.textures import Atlas
-from memory_maze.engine.types import State
+from memory_maze.engine.types import Body, Maze, State
 from memory_maze.options import Options
 from memory_maze.world import BORDER_COLORS, COLORS, bits_of, to_cells
 
@@ -64,6 +64,28 @@ def observe(
         "maze_layout": layout,
     }
     return {name: makers[name]() for name in (makers if names is None else names)}
+
+
+def visible_state(
+    maze: Maze, pose: jax.Array, target: jax.Array, touched: jax.Array, step: jax.Array
+) -> State:
+    """States of which only what can be seen is known: observe them, but take no steps.
+
+    All have the same leading axes, before the (4,) of poses: x, y, z and steer.
+    """
+    x, y, z, steer = jnp.moveaxis(pose.astype(jnp.float32), -1, 0)
+    zero = jnp.zeros_like(x)
+    return State(
+        key=jnp.broadcast_to(jax.random.key(0), x.shape),
+        maze=maze,
+        body=Body(x, y, z, steer, zero, zero, zero, zero, zero),
+        target=target,
+        touched=touched,
+        paid=jnp.zeros_like(x, bool),
+        draws=jnp.zeros((*x.shape, 0), jnp.int32),
+        draws_used=jnp.zeros_like(step),
+        step=step,
+    )
 
 
 def draw_image(view: View, atlas: Atlas, state: State) -> jax.Array:

@@ -162,7 +162,7 @@ class RSSM(eqx.Module):
         layers |= {} if self.norm is None else {"norm": self.norm}
         action = _widen(self.enter.weight[self.stoch_size :], more).astype(self.dtype)
         embed = _widen(self.see.weight[self.deter_size :], more).astype(self.dtype)
-        return ReadyRSSM(layers, action, embed, self.groups, self.dtype)
+        return ReadyRSSM(layers, action, embed, self.groups, self.classes, self.dtype)
 
     def _guess(self, deter: jax.Array) -> jax.Array:
         hidden = self.guess(deter.astype(self.dtype))
@@ -178,7 +178,15 @@ class ReadyRSSM(eqx.Module):
     action: jax.Array  # (actions, hidden) of `enter`
     embed: jax.Array  # (embed, hidden) of `see`
     groups: int = eqx.field(static=True)
+    classes: int = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
+
+    def sample_noise(self, keys: jax.Array) -> jax.Array:
+        """(..., groups, classes) Gumbel noise of one step, a key for each state."""
+        sample = functools.partial(jax.random.gumbel, shape=(self.groups, self.classes))
+        for _ in range(keys.ndim):
+            sample = jax.vmap(sample)
+        return sample(keys)
 
     @property
     def seeing(self) -> dict[str, Any]:

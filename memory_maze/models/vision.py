@@ -13,12 +13,24 @@ _ENCODER = (4, 4, 4, 4)  # sides of the kernels
 _DECODER = (5, 5, 6, 6)
 
 
-def to_numbers(images: jax.Array, shrink: int = 1) -> jax.Array:
-    """(..., 64, 64, 3) uint8 to (..., S, S, 3) float32 from -0.5 to 0.5: means of squares of pixels."""
-    *batch, side, _, colors = images.shape
-    x = images.astype(jnp.float32) / 255 - 0.5
+def pool(images: jax.Array, shrink: int) -> jax.Array:
+    """(..., 64, 64, 3) uint8 to (..., S, S, 3) uint8: means of squares of pixels."""
     if shrink == 1:
-        return x
+        return images
+    return jnp.round(_means(images.astype(jnp.float32), shrink)).astype(jnp.uint8)
+
+
+def to_numbers(images: jax.Array, shrink: int = 1) -> jax.Array:
+    """(..., 64, 64, 3) uint8 to (..., S, S, 3) float32 from -0.5 to 0.5: means of squares of pixels.
+
+    Images that are pooled already stay as they are.
+    """
+    x = images.astype(jnp.float32) / 255 - 0.5
+    return x if images.shape[-2] * shrink == IMAGE_SIDE else _means(x, shrink)
+
+
+def _means(x: jax.Array, shrink: int) -> jax.Array:
+    *batch, side, _, colors = x.shape
     small = side // shrink
     return x.reshape(*batch, small, shrink, small, shrink, colors).mean(axis=(-4, -2))
 
@@ -148,9 +160,11 @@ class FlatEncoder(eqx.Module):
     net: MLP
     shrink: int = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, shrink: int, units: int, layers: int = 2) -> None:
+    def __init__(
+        self, key: jax.Array, shrink: int, units: int, layers: int = 2, epsilon: float | None = None
+    ) -> None:
         inputs = 3 * (IMAGE_SIDE // shrink) ** 2
-        self.net, self.shrink = MLP(key, inputs, units, layers, units), shrink
+        self.net, self.shrink = MLP(key, inputs, units, layers, units, epsilon), shrink
 
     @property
     def outputs(self) -> int:
@@ -166,8 +180,16 @@ class FlatDecoder(eqx.Module):
     net: MLP
     shrink: int = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: int, shrink: int, units: int, layers: int = 2) -> None:
-        self.net = MLP(key, inputs, units, layers, 3 * (IMAGE_SIDE // shrink) ** 2)
+    def __init__(
+        self,
+        key: jax.Array,
+        inputs: int,
+        shrink: int,
+        units: int,
+        layers: int = 2,
+        epsilon: float | None = None,
+    ) -> None:
+        self.net = MLP(key, inputs, units, layers, 3 * (IMAGE_SIDE // shrink) ** 2, epsilon)
         self.shrink = shrink
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -180,10 +202,30 @@ class FlatDecoder(eqx.Module):
         return 0.5 * self.shrink**2 * wrong
 
 
-def make_vision(key: jax.Array, inputs: int, depth: int, shrink: int, dtype: Any) -> tuple[Any, Any]:
-    """An encoder, and a decoder of vectors of so many inputs."""
+def make_vision(
+    key: jax.Array,
+    inputs: int,
+    depth: int,
+    shrink: int,
+    dtype: Any,
+    units: int | None = None,
+    layers: int = 2,
+    epsilon: float | None = None,
+) -> tuple[Any, Any]:
+    """An encoder, and a decoder of vectors of so many inputs.
+
+    Args:
+        key: Of the weights.
+        inputs: Size of the decoder's vectors.
+        depth: Channels of the first convolution.
+        shrink: With more than 1, networks without convolutions see the means of squares of so many pixels.
+        dtype: Of the convolutions.
+        units: Of the hidden layers of networks without convolutions; by default eight for each channel.
+        layers: How many hidden layers these have.
+        epsilon: Of their layer norms; None for no norms.
+    """
     encoder_key, decoder_key = jax.random.split(key)
-    if shrink > 1:
-        units = 8 * depth
-        return FlatEncoder(encoder_key, shrink, units), FlatDecoder(decoder_key, inputs, shrink, units)
-    return Encoder(encoder_key, depth, dtype), Decoder(decoder_key, inputs, depth, dtype)
+    if shrink == 1:
+        return Encoder(encoder_key, depth, dtype), Decoder(decoder_key, inputs, depth, dtype)
+    net = units or 8 * depth, layers, epsilon
+    return FlatEncoder(encoder_key, shrink, *net), FlatDecoder(decoder_key, inputs, shrink, *net)

@@ -33,6 +33,8 @@ class Sizes:
     """Channels of the first convolution."""
     shrink: int = 1
     """See the means of squares of so many pixels, by a small network without convolutions."""
+    vision_units: int = 96
+    """Units of its hidden layer."""
     head_layers: int = 4
     """Hidden layers of the heads."""
     head_units: int = 400
@@ -77,7 +79,8 @@ class WorldModel(eqx.Module):
     ) -> None:
         vision_key, rssm_key, reward_key, terminal_key = jax.random.split(key, 4)
         size = sizes.deter + sizes.groups * sizes.classes
-        self.encoder, self.decoder = make_vision(vision_key, size, sizes.depth, sizes.shrink, dtype)
+        net = {"units": sizes.vision_units, "layers": 1, "epsilon": NORM_EPSILON}
+        self.encoder, self.decoder = make_vision(vision_key, size, sizes.depth, sizes.shrink, dtype, **net)
         self.rssm = RSSM(
             rssm_key,
             self.encoder.outputs,

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
+_COUNTED = ("episodes", "return_sum", "updates")
+
 
 class Meter:
     """Collects metrics on the device and reads them now and then, for reading waits for the device.
@@ -42,7 +44,8 @@ class Meter:
     def read(self) -> dict[str, Any]:
         """A line for the log: steps, seconds, speed, and the means of all metrics.
 
-        `episodes` are counted, and `return_sum` becomes their mean `return`.
+        `episodes` and `updates` are counted, and `return_sum` becomes the episodes' mean `return`. Where
+        updates are counted, losses and the like are their means: None before the first.
         """
         made = jax.device_get(self.pending)
         now = time.perf_counter()
@@ -56,8 +59,11 @@ class Meter:
             episodes = int(sum(metrics["episodes"] for metrics in made))
             total = float(sum(metrics["return_sum"] for metrics in made))
             line |= {"episodes": episodes, "return": total / episodes if episodes else None}
-        others = [key for key in made[0] if key not in ("episodes", "return_sum")]
-        line |= {key: float(np.mean([metrics[key] for metrics in made])) for key in others}
+        others = [key for key in made[0] if key not in _COUNTED]
+        if "updates" in made[0]:
+            line["updates"] = int(sum(metrics["updates"] for metrics in made))
+            made = [metrics for metrics in made if metrics["updates"]]
+        line |= {key: float(np.mean([metrics[key] for metrics in made])) if made else None for key in others}
         if self._compile_seconds:
             line["compile_seconds"], self._compile_seconds = self._compile_seconds, 0.0
         self.pending, self._since = [], now

@@ -23,7 +23,7 @@ from memory_maze.results.schema import ONLINE
 from memory_maze.system.limits import check_least
 from memory_maze.system.programs import cache_programs
 from memory_maze.tasks import Task, parse_task
-from memory_maze.training import on_policy
+from memory_maze.training import off_policy, on_policy
 from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import (
     Agreement,
@@ -40,7 +40,7 @@ from memory_maze.training.stopping import Tell
 from memory_maze.variants import check_playable, describe_variant, name_task
 
 # The training programs of agents, each a module with LAYOUT, begin and compile_iterate.
-PROGRAMS: dict[str, ModuleType] = {"sequences": on_policy}
+PROGRAMS: dict[str, ModuleType] = {"sequences": on_policy, "replay": off_policy}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _AgentJob(Job):
     def __init__(self, run: Run, out: Path, batch: Batch, mesh: Mesh) -> None:
         self._run, self._out, self._batch, self._mesh = run, out, batch, mesh
         self._program = PROGRAMS[run.agent.learns_from]
-        self.unit = run.agent.steps_per_update
+        self.unit = run.agent.steps_per_iteration
 
     def describe(self) -> dict[str, Any]:
         return self._run.describe()

@@ -28,6 +28,8 @@ class Returns(NamedTuple):
     returns: jax.Array  # (H, N)
     advantages: jax.Array  # (H, N)
     weights: jax.Array  # (H, N): the chance that the episode had not ended before
+    rewards: jax.Array  # (H, N): of the world model
+    values: jax.Array  # (H + 1, N): of the target critic
 
 
 class Losses(NamedTuple):
@@ -65,7 +67,7 @@ def find_returns(
     returns = lambda_returns(values, rewards, discount * goes_on[1:], lambda_)
     # A sum of logarithms, which a certain end makes very small and never NaN.
     weights = jnp.exp(jnp.cumsum(jax.nn.log_sigmoid(-logits), axis=0))[:-1]
-    return jax.lax.stop_gradient(Returns(returns, returns - values[:-1], weights))
+    return jax.lax.stop_gradient(Returns(returns, returns - values[:-1], weights, rewards, values))
 
 
 def find_losses(actor: MLP, critic: MLP, dream: Dream, found: Returns, entropy_cost: float = 0.001) -> Losses:

@@ -48,8 +48,8 @@ class Network(eqx.Module):
         """The carry at the start of an episode, of one stream."""
         return self.core.initial()
 
-    def step(self, carry: Carry, sight: Sight) -> tuple[Carry, jax.Array]:
-        """The carry and the logits of the actions."""
+    def step(self, carry: Carry, sight: Sight, key: jax.Array) -> tuple[Carry, jax.Array]:
+        """The carry and the logits of the actions. It samples nothing."""
         carry, hidden = self.core(carry, self.perceive(sight), sight.first)
         return carry, self.policy(hidden)
 

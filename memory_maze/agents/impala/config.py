@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from memory_maze.agents.config import AgentConfig
+from memory_maze.agents.config import OnPolicyConfig
 from memory_maze.models.cores.config import CoreConfig, LSTMConfig
 from memory_maze.system.limits import check_above, check_between, check_least
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(AgentConfig):
+class Config(OnPolicyConfig):
     """The hyperparameters, named as in the paper's table where they are in it."""
 
     title: ClassVar = "IMPALA"
