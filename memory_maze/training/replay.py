@@ -59,7 +59,8 @@ class Readable(NamedTuple):
 
 def check_replay(config: OffPolicyConfig, episode_steps: int, devices: int = 1) -> None:
     """Refuses windows that do not fit into episodes, and replays that are too small."""
-    length, records = config.batch_length, _piece_steps(config, episode_steps)
+    length, steps = config.batch_length, _piece_steps(config, episode_steps)
+    records = steps + 1 if steps == episode_steps else steps
     if records < length:
         raise ValueError(f"batch_length={length} is more than the {records} records of an episode or piece")
     if config.replay_steps < devices * episode_steps:
@@ -96,8 +97,8 @@ def make_replay(config: OffPolicyConfig, batch: Batch, start: State, devices: in
             empty(shape, jnp.uint8),
             image,
         ),
-        playing=jnp.arange(num),
-        begun=jnp.full(1, num),
+        playing=jnp.zeros(num, jnp.int32),
+        begun=jnp.zeros(1, jnp.int32),
     )
 
 
@@ -106,7 +107,7 @@ class Written(NamedTuple):
 
     record: Record  # (B, ...)
     time: jax.Array  # (B,) int32: in its episode
-    first: jax.Array  # (B,) bool
+    first: jax.Array  # (B,) bool: nothing of the episode came before
 
 
 def note(config: OffPolicyConfig, step: Step) -> Written:
@@ -128,7 +129,6 @@ def write(replay: Replay, written: Written, starts: State) -> Replay:
     """Adds (T, B) steps; `starts` (B, ...) is how episodes began that began in them."""
     slots = len(replay.hidden)
 
-    # An episode begins where its first record is.
     def number(counts: tuple[jax.Array, jax.Array], first: jax.Array) -> tuple:
         playing, begun = counts
         playing = jnp.where(first, begun + jnp.cumsum(first) - 1, playing)

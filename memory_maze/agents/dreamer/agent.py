@@ -105,6 +105,17 @@ def to_one_hot(action: jax.Array, first: jax.Array) -> jax.Array:
     return jax.nn.one_hot(action, len(ACTIONS)) * ~first[..., None]
 
 
+def to_records(window: Window) -> Records:
+    """What the world model learns from."""
+    return Records(
+        image=window.image,
+        action=to_one_hot(window.action, window.first),
+        reward=window.reward,
+        terminal=jnp.zeros_like(window.reward),  # the time limit truncates
+        reset=window.reset,
+    )
+
+
 class Learner(NamedTuple):
     """What else there is of a run than its networks."""
 
@@ -162,13 +173,7 @@ def update(
 ) -> tuple[Network, Learner, Latent, dict[str, jax.Array]]:
     """One gradient step of each part; with the name of a mapped axis, on the windows of all devices."""
     model_key, dream_key = jax.random.split(key)
-    records = Records(
-        image=window.image,
-        action=to_one_hot(window.action, window.first),
-        reward=window.reward,
-        terminal=jnp.zeros_like(window.reward),  # the time limit truncates
-        reset=window.reset,
-    )
+    records = to_records(window)
 
     def model_loss(parts: tuple[WorldModel, dict[str, MLP]]) -> tuple[jax.Array, Any]:
         model, probes = parts

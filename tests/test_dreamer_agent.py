@@ -1,0 +1,231 @@
+"""The three Dreamers: an update of all parts, acting, and runs that are stopped and resumed."""
+
+import dataclasses
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from memory_maze.agents.dreamer import agent as dreamer
+from memory_maze.agents.dreamer.config import Config, ProbeConfig, TBTTConfig
+from memory_maze.agents.protocol import Window
+from memory_maze.models.rssm import RSSM
+from memory_maze.policies.protocol import Sight
+from memory_maze.training.actor import repeat
+from memory_maze.training.run import Run, train
+
+STEPS, ROWS, OBJECTS = 6, 2, 3
+DEBUG = ProbeConfig.presets["debug"]
+
+
+def make_window(seed=0, side=8):
+    keys = iter(jax.random.split(jax.random.key(seed), 6))
+    shape = STEPS, ROWS
+    return Window(
+        image=jax.random.randint(next(keys), (*shape, side, side, 3), 0, 256).astype(jnp.uint8),
+        action=jax.random.randint(next(keys), shape, 0, 6),
+        reward=jax.random.bernoulli(next(keys), 0.3, shape).astype(jnp.float32),
+        first=jnp.zeros(shape, bool).at[3, 0].set(True),
+        reset=jnp.zeros(shape, bool).at[3, 0].set(True),
+        others={
+            "targets_vec": jax.random.normal(next(keys), (*shape, OBJECTS, 2)),
+            "target_vec": jax.random.normal(next(keys), (*shape, 2)),
+        },
+    )
+
+
+@functools.cache
+def begin(config=DEBUG):
+    network = dreamer.init(jax.random.key(0), config)
+    return network, dreamer.begin(network, config)
+
+
+@functools.cache
+def updater(config):
+    return eqx.filter_jit(functools.partial(dreamer.update, config=config))
+
+
+def update(network, learner, config=DEBUG, window=None, seed=1):
+    carry = repeat(network.initial(), ROWS)
+    return updater(config)(network, learner, carry, window or make_window(), jax.random.key(seed))
+
+
+def same(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True))
+
+
+def test_actor_and_critic_change_nothing_in_the_world_model():
+    network, learner = begin()
+    other = eqx.tree_at(
+        lambda n: (n.actor, n.critic), network, replace_fn=lambda net: jax.tree.map(lambda x: x + 0.1, net)
+    )
+    one, two = update(network, learner)[0], update(other, learner)[0]
+    assert same(one.model, two.model)
+    assert same(one.probes, two.probes)
+    assert not same(one.actor, two.actor)
+    assert not same(one.model, network.model)
+
+
+def test_probes_teach_the_world_model_and_nothing_else_does_so():
+    """With the flag off, the world model is as without a probe, to the bit."""
+    network, learner = begin()
+    probed, _, _, metrics = update(network, learner)
+    assert {"loss_targets_vec", "loss_target_vec"} <= metrics.keys()
+    plain_config = TBTTConfig.presets["debug"]
+    plain = eqx.tree_at(lambda n: n.probes, network, {})
+    unprobed, _, _, metrics = update(plain, dreamer.begin(plain, plain_config), plain_config)
+    assert "loss_targets_vec" not in metrics
+    window = make_window()
+    blind = window._replace(others={})
+    again = update(plain, dreamer.begin(plain, plain_config), plain_config, blind)[0]
+    assert same(unprobed, again)
+    for part in (lambda n: n.model.encoder, lambda n: n.model.rssm):
+        assert not same(part(probed), part(unprobed))
+    for part in (lambda n: n.model.decoder, lambda n: n.actor, lambda n: n.critic):
+        moved = zip(jax.tree.leaves(part(probed)), jax.tree.leaves(part(unprobed)), strict=True)
+        assert all(np.allclose(a, b, atol=1e-7) for a, b in moved)
+
+
+def test_the_loss_of_probes_by_hand():
+    network, _ = begin()
+    features = jnp.zeros((1, 1, network.model.rssm.state_size))
+    nothing = jax.tree.map(jnp.zeros_like, network.probes)
+    truth = {"targets_vec": jnp.array([[[[3.0, 4], [0, 1], [1, 0]]]]), "target_vec": jnp.array([[[3.0, 4]]])}
+    losses = dreamer.find_probe_losses(nothing, features, truth)
+    assert {name: float(loss) for name, loss in losses.items()} == {
+        "loss_targets_vec": 13.5,
+        "loss_target_vec": 12.5,
+    }
+
+
+@pytest.mark.parametrize("head", ["trained", "fixed"])
+def test_the_head_of_the_probe_is_trained_unless_it_is_fixed(head):
+    config = dataclasses.replace(DEBUG, probe_head=head, weight_decay=0.0)
+    network, learner = begin(config)
+    after = update(network, learner, config)[0]
+    assert same(after.probes, network.probes) == (head == "fixed")
+    assert not same(after.model.rssm, network.model.rssm)
+
+
+def test_gradients_are_clipped_for_each_part_alone_and_all_weights_decay():
+    model, _actor, _critic = dreamer.make_optimizers(Config(learning_rate=3e-4))
+    weights, gradient = jnp.array([1.0]), jnp.array([400.0])
+    changes, _ = model.update(gradient, model.init(weights), weights)
+    assert float((weights + changes)[0]) == pytest.approx(0.999697, abs=1e-6)
+    # Were they clipped together, a large gradient of the actor would change the steps of the others, by Adam's epsilon.
+    network, learner = begin()
+    steep = eqx.tree_at(lambda n: n.actor.out.weight, network, network.actor.out.weight + 5)
+    one, two = update(network, learner)[0], update(steep, learner)[0]
+    assert same(one.model, two.model)
+    still = optax.tree.zeros_like(eqx.filter(network.model, eqx.is_array))
+    changes, _ = model.update(still, model.init(still), network.model)
+    for weight, change in zip(jax.tree.leaves(network.model), jax.tree.leaves(changes), strict=True):
+        np.testing.assert_allclose(change, -3e-4 * 1e-2 * weight, rtol=1e-5, atol=1e-12)
+    assert float(network.model.rssm.enter_norm.scale[0]) == 1, "norms and biases are among them"
+
+
+def test_the_target_critic_is_the_critic_of_a_hundred_updates_ago():
+    config = dataclasses.replace(DEBUG, target_interval=2)
+    network, learner = begin(config)
+    critics = []
+    for _ in range(5):
+        critics.append(network.critic)
+        network, learner, _, _ = update(network, learner, config)
+        assert same(learner.target, critics[(len(critics) - 1) // 2 * 2])
+    assert not same(critics[0], critics[2])
+    assert int(learner.updates) == 5
+
+
+def test_a_memory_is_handed_on_without_its_gradient():
+    network, learner = begin()
+    after = update(network, learner)[2]
+    assert after.deter.shape == (ROWS, DEBUG.deter)
+    carry = jax.tree.map(lambda leaf: leaf + 0.5, repeat(network.initial(), ROWS))
+    other = updater(DEBUG)(network, learner, carry, make_window(), jax.random.key(1))
+    assert not same(other[2].deter[1], after.deter[1])
+    np.testing.assert_array_equal(other[2].deter[0], after.deter[0])  # reset within the window
+
+
+def test_acting_is_what_training_sees(monkeypatch):
+    """The states of an episode, step by step and at once, with the same noise; images are pooled alike."""
+    network, _ = begin()
+    window = make_window(side=64)
+    keys = jax.random.split(jax.random.key(5), (STEPS, ROWS))
+    noise = jax.vmap(network.model.rssm.ready().sample_noise)(keys)
+    monkeypatch.setattr(RSSM, "sample_noise", lambda self, key, shape: noise)
+    carry = memory = repeat(network.initial(), ROWS)
+    pooled = window._replace(image=dreamer.pool(window.image, DEBUG.downsample), reset=window.first)
+    _, states = network.model.observe(carry, dreamer.to_records(pooled), jax.random.key(0))
+    acting = network.ready()
+    for step in range(STEPS):
+        sight = Sight(*(leaf[step] for leaf in (window.image, window.reward, window.action, window.first)))
+        memory, logits = acting.step(memory, sight, keys[step])
+        np.testing.assert_allclose(memory.deter, states.deter[step], atol=1e-5)
+        np.testing.assert_array_equal(memory.stoch, states.stoch[step])
+        np.testing.assert_allclose(logits, network.actor(states.vector[step]), atol=1e-5)
+    # And in one environment alone, as in an evaluation.
+    sight = jax.tree.map(lambda leaf: leaf[0], sight)
+    alone, _ = network.step(jax.tree.map(lambda leaf: leaf[0], memory), sight, keys[0, 0])
+    assert alone.deter.shape == (DEBUG.deter,)
+
+
+def test_the_agents_differ_in_what_the_paper_says_alone():
+    for name in ("paper", "fast"):
+        one, two, three = (
+            dataclasses.asdict(kind.presets[name]) for kind in (Config, TBTTConfig, ProbeConfig)
+        )
+        assert one == two
+        assert {key: three[key] for key in one} == one
+    assert [kind.carries for kind in (Config, TBTTConfig, ProbeConfig)] == [False, True, True]
+    assert ProbeConfig.told
+    assert not TBTTConfig.told
+
+
+# Runs
+
+RUN = Run("7x7", DEBUG, steps=1600, layouts=64, log_every=0, save_every=1e9)
+SHORT = 2 * 50  # seconds are a quarter of the steps
+
+
+@pytest.fixture(autouse=True)
+def short_episodes(monkeypatch):
+    from memory_maze.training import run
+
+    monkeypatch.setattr(run, "Env", functools.partial(run.Env, seconds=10))  # 40 steps
+
+
+def read_checkpoint(folder):
+    import orbax.checkpoint as ocp
+
+    with ocp.CheckpointManager((folder / "checkpoints").resolve()) as manager:
+        return manager.latest_step(), manager.restore(manager.latest_step(), args=ocp.args.StandardRestore())
+
+
+@pytest.mark.pythons
+def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(tmp_path):
+    lines = {"whole": [], "parts": []}
+    train(RUN, tmp_path / "whole", lines["whole"].append)
+    train(dataclasses.replace(RUN, steps=800), tmp_path / "parts", lines["parts"].append)
+    train(RUN, tmp_path / "parts", lines["parts"].append)
+    (step, whole), (other, parts) = (read_checkpoint(tmp_path / name) for name in lines)
+    assert step == other == 1600 // DEBUG.steps_per_iteration
+    assert whole.keys() == parts.keys()
+    assert any(name.startswith("replay.records") for name in whole)
+    assert any(name.startswith("carries") for name in whole)
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+    untimed = [
+        [{key: value for key, value in line.items() if "second" not in key} for line in lines[name]]
+        for name in lines
+    ]
+    assert untimed[0] == untimed[1]
+    updates = sum(line["updates"] for line in lines["whole"])
+    assert int(whole["updates"]) == int(whole["learner.updates"]) == updates
+    learning = [line for line in lines["whole"] if line["updates"]]
+    assert all(line["updates"] == DEBUG.updates_per_iteration for line in learning)
+    assert 0 < len(learning) < len(lines["whole"]), "first there is nothing to learn from"
+    assert all(line["loss_total"] is None for line in lines["whole"] if not line["updates"])
