@@ -32,6 +32,14 @@ SCORES = {
     "Dreamer (TBTT + Probe loss)": _row((33.9, 0.4), (44.5, 1.2), (37.3, 1.1), (14.7, 1.9)),
 }
 
+TOLD = "Dreamer (TBTT + Probe loss)"
+MARK = "†"
+
+
+def mark(name: str) -> str:
+    """The name of an agent, marked if it is told during training what the benchmark asks for."""
+    return f"{name} {MARK}" if name == TOLD else name
+
 
 Benchmark = tuple[str, str]  # task and target
 BENCHMARKS: tuple[Benchmark, ...] = (

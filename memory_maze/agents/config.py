@@ -13,8 +13,12 @@ where `update` is a gradient step on a `Sequence`, or off-policy
 
 where `learner` is what else is trained or counted, such as optimizer states and target networks, and `update`
 is a gradient step on a `Window` of a replay, whose memory before is `carry`. Both average over devices if a
-mapped axis is given. See `memory_maze.agents.protocol` for networks, sequences and windows. Your own agent is
-one file: `memory-maze train my_agent:Config`.
+mapped axis is given. The module of a world model also has
+
+    predict(network, window, seen, key) -> (T, B, S, S, 3) uint8 images
+
+for strips of images, of which it sees the first ones. See `memory_maze.agents.protocol` for networks,
+sequences and windows. Your own agent is one file: `memory-maze train my_agent:Config`.
 """
 
 import dataclasses

@@ -37,6 +37,9 @@ class Command:
     evaluate: int | None = None
     """Episodes of the final evaluation on held-out layouts; 0 skips it. By default 100, or 5 with preset
     debug."""
+    strips: bool = False
+    """Write open-loop/STEPS.png at each checkpoint: the 45 images that a world model imagines after it has
+    seen 5, above those that were really seen; needs the extra [video]."""
     distributed: bool = False
     """Train on several hosts, detected by JAX, for example under SLURM. Start the same command on each."""
     coordinator: str | None = None
@@ -110,6 +113,7 @@ class Command:
             override(find_preset(agent, preset), self.set),
             layouts=self._or_default("layouts", preset),
             options=options,
+            strips=self.strips,
             **self.schedule.values() | {"steps": self._or_default("steps", preset)},
         )
         try:

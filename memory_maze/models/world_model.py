@@ -4,6 +4,8 @@ As in the program of the Memory Maze paper: all three heads read the whole state
 """
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -108,7 +110,13 @@ class WorldModel(eqx.Module):
         return self.rssm.observe(carry, embeds, records.action, records.reset, key)[:2]
 
     def loss(
-        self, carry: Latent, records: Records, key: jax.Array, *, balance: float = 0.8, scale: float = 1.0
+        self,
+        carry: Latent,
+        records: Records,
+        key: jax.Array,
+        *,
+        balance: float = 0.8,
+        scales: Mapping[str, float] = MappingProxyType({}),
     ) -> tuple[jax.Array, Learned]:
         """The mean over all records of minus their logarithmic probability, and of the KL.
 
@@ -117,7 +125,7 @@ class WorldModel(eqx.Module):
             records: What to learn from.
             key: Of the samples.
             balance: The share of the KL's gradient that the prior learns from.
-            scale: Of the KL.
+            scales: Coefficients of "image", "reward", "terminal" and "kl" that are not 1.
         """
         embeds = self.encoder(records.image)
         carry, states, beliefs = self.rssm.observe(carry, embeds, records.action, records.reset, key)
@@ -127,11 +135,12 @@ class WorldModel(eqx.Module):
             "image": self.decoder.loss(features, records.image),
             "reward": 0.5 * jnp.square(rewards - records.reward),
             "terminal": jax.nn.softplus(ends) - records.terminal * ends,
-            "kl": scale * divergence(beliefs, balance),
+            "kl": divergence(beliefs, balance),
         }
         means = {name: values.mean() for name, values in losses.items()}
         paid = records.reward > 0
         metrics = {f"loss_{name}": value for name, value in means.items()}
         # Nothing is learned in imagination before rewards are predicted.
         metrics["predicted_reward"] = (rewards * paid).sum() / jnp.maximum(paid.sum(), 1)
-        return sum(means.values(), jnp.float32(0)), Learned(jax.lax.stop_gradient(carry), states, metrics)
+        total = sum((scales.get(name, 1.0) * mean for name, mean in means.items()), jnp.float32(0))
+        return total, Learned(jax.lax.stop_gradient(carry), states, metrics)

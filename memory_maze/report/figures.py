@@ -42,7 +42,7 @@ def draw_curves(groups: Sequence[Group]) -> Any:
         for name, (color, style) in _RIVALS.items():
             if task in paper.SCORES[name]:
                 score = paper.SCORES[name][task].mean
-                label = f"{name}, the paper's at 100M steps"
+                label = f"{paper.mark(name)}, the paper's at 100M steps"
                 axes.axhline(score, color=color, linestyle=style, linewidth=1.8, label=label, zorder=1)
                 tops.append(score)
         ends = [curve[-1, 0] for (other, _), found in curves.items() if other == task for curve in found]

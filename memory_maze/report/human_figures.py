@@ -104,7 +104,7 @@ def _draw_people(axes: Any, place: float, size: Size) -> None:
 def _draw_paper(axes: Any, place: float, name: str, task: str) -> None:
     score = paper.SCORES[name][task]
     look: dict[str, Any] = {"facecolor": "white", "edgecolor": _PAPER[name], "hatch": "////", "linewidth": 1}
-    _draw_bar(axes, place, score.mean, score.error, label=f"{name}, the paper's", **look)
+    _draw_bar(axes, place, score.mean, score.error, label=f"{paper.mark(name)}, the paper's", **look)
 
 
 def _draw_bar(

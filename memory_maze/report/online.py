@@ -69,7 +69,7 @@ def group(results: Iterable[dict[str, Any]]) -> list[Group]:
 
 def name_agent(result: dict[str, Any]) -> str:
     """Like "IMPALA, preset fast, no memory, 100M steps"."""
-    words = [result["title"]]
+    words = [paper.mark(result["title"])]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     words += [result["ablation"]] if result["ablation"] else []
     hidden = _ABLATIONS if result["ablation"] else ()
@@ -125,7 +125,9 @@ def _paper_row(name: str) -> Row:
         of = ("episodes", 1, paper.HUMAN_EPISODES)
     else:
         of = ("runs", paper.RUNS, None)
-    return Row(name, "paper", {task: Cell(*score, *of) for task, score in paper.SCORES[name].items()})
+    return Row(
+        paper.mark(name), "paper", {task: Cell(*score, *of) for task, score in paper.SCORES[name].items()}
+    )
 
 
 def columns(groups: Sequence[Group]) -> list[str]:

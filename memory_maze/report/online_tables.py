@@ -16,12 +16,10 @@ from memory_maze.report.online import Group, Row, columns, former_note
 from memory_maze.results.schema import ORIGIN
 from memory_maze.tasks import TASKS
 
-MARK = "†"
-TOLD = "Dreamer (TBTT + Probe loss)"
 NOTE = (
     "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
     "episodes of one run. Paper: after 100M steps; its oracle is a trained agent that sees the map with the "
-    f"path. {MARK} {TOLD} is given the object positions during training and is not a baseline. Our agents "
+    f"path. {paper.MARK} {paper.TOLD} is given the object positions during training and is not a baseline. Our agents "
     "are evaluated on held-out layouts, the same on both engines."
 )
 
@@ -41,7 +39,7 @@ def make_table(rows: Sequence[Row], groups: Sequence[Group]) -> Table:
     starts = {
         number
         for number, (before, row) in enumerate(itertools.pairwise(rows), 1)
-        if row.source != before.source or row.name in ("IMPALA", TOLD)
+        if row.source != before.source or row.name in ("IMPALA", paper.mark(paper.TOLD))
     }
     lines, caption = [_line(row, tasks) for row in rows], " ".join(make_notes(groups))
     fold = len(tasks) > len(TASKS)  # so that tables fit in 80 columns
@@ -55,7 +53,7 @@ def make_markdown(rows: Sequence[Row], tasks: Sequence[str]) -> str:
 
 def _line(row: Row, tasks: Sequence[str]) -> list[str]:
     source = "paper" if row.source == "paper" else row.engine or MISSING
-    return row.line(f"{row.name} {MARK}" if row.name == TOLD else row.name, source, tasks)
+    return row.line(row.name, source, tasks)
 
 
 def make_run_table(groups: Sequence[Group]) -> str:

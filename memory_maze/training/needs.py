@@ -61,6 +61,9 @@ class Forecast:
             return
         jax.block_until_ready(metrics)
         self._impatience.cancel()
+        if not metrics.get("updates", 1):  # nothing is learned yet, so it is faster than it will be
+            self._times = [time.perf_counter()]
+            return
         self._times.append(time.perf_counter())
         if len(self._times) > _TIMED or self._times[-1] - self._times[0] > _PATIENCE:
             seconds = self._times[-1] - self._times[-2]  # the first may be slower than all others

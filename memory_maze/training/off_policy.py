@@ -4,6 +4,7 @@ Each device acts in its share of the environments, keeps their episodes, and lea
 averaged over all devices.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from memory_maze.agents.config import OffPolicyConfig
-from memory_maze.agents.protocol import Network
+from memory_maze.agents.protocol import Network, Window
 from memory_maze.engine.batch import Batch
 from memory_maze.training.actor import PLAY_LAYOUT, Play, act, begin_play, check_sizes, repeat, share_out
 from memory_maze.training.devices import AXIS, SAME, on_all
@@ -109,6 +110,31 @@ def _make_iterate(config: OffPolicyConfig, mesh: Mesh) -> Any:
     return on_all(share, mesh, (LAYOUT, SAME), (LAYOUT, SAME), donate_argnums=0)
 
 
+def sample_windows(
+    training: Training, batch: Batch, config: OffPolicyConfig, mesh: Mesh, length: int, key: jax.Array
+) -> Window | None:
+    """(length, B, ...) records of random episodes, as many as in a batch; None before there are any."""
+    config = dataclasses.replace(
+        config, batch_length=length, windows="random", piece=None, cut_interval=None, turns=1
+    )
+    window, readable = _make_sample(config, mesh)(training.replay, batch, key)
+    return window if readable.all() else None
+
+
+@functools.cache
+def _make_sample(config: OffPolicyConfig, mesh: Mesh) -> Any:
+    def sample(replay: Replay, batch: Batch, key: jax.Array) -> tuple[Window, jax.Array]:
+        share, _ = share_out(batch)
+        rows = config.batch_size // jax.lax.axis_size(AXIS)
+        streams = repeat(make_stream(config, batch.env.episode_steps), rows)
+        readable = find_readable(config, replay, jax.lax.axis_size(AXIS))
+        _, places = _read_rows(config, streams, readable, batch.env.episode_steps, key)
+        return read(config, share, replay, places), (readable.count > 0)[None]
+
+    layout = REPLAY_LAYOUT, SAME, SAME
+    return on_all(sample, mesh, layout, (PartitionSpec(None, AXIS), PartitionSpec(AXIS)))
+
+
 def _iterate_share(
     config: OffPolicyConfig, training: Training, batch: Batch
 ) -> tuple[Training, dict[str, jax.Array]]:
@@ -200,10 +226,17 @@ def _read_on(
 ) -> tuple[Stream, Places]:
     """The streams of a turn after their next windows, and the (T, B) places of these."""
     streams = jax.tree.map(lambda leaf: leaf[turn], training.streams)
+    readable = find_readable(config, training.replay, jax.lax.axis_size(AXIS))
+    return _read_rows(config, streams, readable, episode_steps, key)
+
+
+def _read_rows(
+    config: OffPolicyConfig, streams: Stream, readable: Readable, episode_steps: int, key: jax.Array
+) -> tuple[Stream, Places]:
+    """Streams (B, ...) after their next windows, and the (T, B) places of these."""
     rows = len(streams.episode)
     numbers = jax.lax.axis_index(AXIS) * rows + jnp.arange(rows)
     keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
-    readable: Readable = find_readable(config, training.replay, jax.lax.axis_size(AXIS))
 
     def advance(stream: Stream, key: jax.Array) -> tuple[Stream, Places]:
         return read_on(config, stream, readable, episode_steps, key)

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import equinox as eqx
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from memory_maze.agents.config import AgentConfig
@@ -22,6 +24,7 @@ from memory_maze.options import DEFAULT, Options
 from memory_maze.results.schema import ONLINE
 from memory_maze.system.limits import check_least
 from memory_maze.system.programs import cache_programs
+from memory_maze.system.video import import_pictures
 from memory_maze.tasks import Task, parse_task
 from memory_maze.training import off_policy, on_policy
 from memory_maze.training.checkpoint import Checkpoints
@@ -37,6 +40,7 @@ from memory_maze.training.devices import (
 )
 from memory_maze.training.runner import FREE, Job, Metrics, Schedule, Show, check_same, run_job
 from memory_maze.training.stopping import Tell
+from memory_maze.training.strips import LENGTH, ROWS, SEEN, write_strip
 from memory_maze.variants import check_playable, describe_variant, name_task
 
 # The training programs of agents, each a module with LAYOUT, begin and compile_iterate.
@@ -55,12 +59,16 @@ class Run(Schedule):
     """Number of layouts to train on; by default enough for 100 million steps."""
     options: Options = DEFAULT
     """Variant of the task."""
+    strips: bool = False
+    """Write a strip of what the world model imagines at each checkpoint."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(1, steps=self.steps, layouts=self.layouts)
         check_playable(self.parsed_task, self.options)
         check_pictures("an agent", self.options)
+        if self.strips:
+            _check_strips(self.agent)
 
     @property
     def parsed_task(self) -> Task:
@@ -152,12 +160,33 @@ class _AgentJob(Job):
         return metrics
 
     def save(self, checkpoints: Checkpoints) -> None:
-        checkpoints.save(int(self.training.steps), self.training)
+        step = int(self.training.steps)
+        checkpoints.save(step, self.training)
         self._save_weights()
+        if self._run.strips:
+            self._write_strip(step)
+
+    def _write_strip(self, step: int) -> None:
+        key = put_on_all(self._mesh, jax.random.fold_in(jax.random.key(self._run.seed), step))
+        config, mesh = self._run.agent, self._mesh
+        windows = self._program.sample_windows(self.training, self._batch, config, mesh, LENGTH, key)
+        if windows is None or not is_first():
+            return
+        windows = jax.tree.map(lambda leaf: leaf.addressable_data(0)[:, :ROWS], windows)
+        network = local_copy(self.training.network)
+        images = eqx.filter_jit(config.load().predict)(network, windows, SEEN, local_copy(key))
+        path = self._out / "open-loop" / f"{step * self.unit:012}.png"
+        write_strip(path, np.asarray(images), np.asarray(windows.image))
 
     def _save_weights(self) -> None:
         if is_first():
             save_agent(self._out, self.training.network, self.describe())
+
+
+def _check_strips(agent: AgentConfig) -> None:
+    if not hasattr(agent.load(), "predict"):
+        raise ValueError(f"{agent.title} has no world model, whose images strips would show")
+    import_pictures()
 
 
 def _check_same(run: Run, out: Path) -> None:

@@ -34,7 +34,7 @@ def make_board(store: Store, tasks: Sequence[str]) -> dict[str, list[dict[str, A
 def list_paper(task: str) -> list[dict[str, Any]]:
     """The paper's rows for a task; none for variants, and for sizes that it has not."""
     return [
-        {"name": name, "kind": _KINDS.get(name, "agent"), "mean": scores[task].mean}
+        {"name": paper.mark(name), "kind": _KINDS.get(name, "agent"), "mean": scores[task].mean}
         for name, scores in paper.SCORES.items()
         if task in TASKS
     ]

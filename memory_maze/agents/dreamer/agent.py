@@ -177,9 +177,8 @@ def update(
 
     def model_loss(parts: tuple[WorldModel, dict[str, MLP]]) -> tuple[jax.Array, Any]:
         model, probes = parts
-        loss, learned = model.loss(
-            carry, records, model_key, balance=config.kl_balance, scale=config.kl_scale
-        )
+        scales = {"kl": config.kl_scale, "reward": config.reward_scale}
+        loss, learned = model.loss(carry, records, model_key, balance=config.kl_balance, scales=scales)
         asked = find_probe_losses(probes, learned.states.vector, window.others)
         return loss + sum(asked.values()), (learned, {"loss_total": loss} | learned.metrics | asked)
 
@@ -225,6 +224,29 @@ def update(
 def _apply(optimizer: optax.GradientTransformation, gradients: Any, state: Any, parts: Any) -> tuple:
     changes, state = optimizer.update(gradients, state, parts)
     return eqx.apply_updates(parts, changes), state
+
+
+def predict(network: Network, window: Window, seen: int, key: jax.Array) -> jax.Array:
+    """(T, B, S, S, 3) uint8: images as decoded, of which only the first ones are seen.
+
+    The others are imagined under the actions that were taken.
+    """
+    see_key, imagine_key = jax.random.split(key)
+    model, records = network.model, to_records(window)
+    rssm, rows = model.rssm.ready(), window.first.shape[1]
+    carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), network.initial())
+    first = jax.tree.map(lambda leaf: leaf[:seen], records)
+    carry, states = model.observe(carry, first, see_key)
+
+    def step(state: Latent, given: tuple[jax.Array, jax.Array]) -> tuple[Latent, Latent]:
+        action, key = given
+        state = rssm.imagine(state, action, rssm.sample_noise(jax.random.split(key, rows)))
+        return state, state
+
+    keys = jax.random.split(imagine_key, len(records.action) - seen)
+    _, imagined = jax.lax.scan(step, carry, (records.action[seen:], keys))
+    features = jnp.concatenate([states.vector, imagined.vector])
+    return jnp.clip(jnp.round(255 * (model.decoder(features) + 0.5)), 0, 255).astype(jnp.uint8)
 
 
 def find_probe_losses(

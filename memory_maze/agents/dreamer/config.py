@@ -45,6 +45,8 @@ class Config(OffPolicyConfig):
     """Coefficient of the KL loss."""
     kl_balance: float = 0.8
     """Share of the KL gradient that trains the prior."""
+    reward_scale: float = 1.0
+    """Coefficient of the reward loss."""
     discount: float = 0.995
     """Discount factor per action."""
     lambda_: float = 0.95
@@ -83,7 +85,7 @@ class Config(OffPolicyConfig):
         ):
             check_least(1, **{name: getattr(self, name)})
         check_least(0, head_layers=self.head_layers, weight_decay=self.weight_decay)
-        check_least(0, entropy_cost=self.entropy_cost, kl_scale=self.kl_scale)
+        check_least(0, entropy_cost=self.entropy_cost, kl_scale=self.kl_scale, reward_scale=self.reward_scale)
         check_least(1, target_interval=self.target_interval)
         check_above(0, learning_rate=self.learning_rate, actor_learning_rate=self.actor_learning_rate)
         check_above(0, critic_learning_rate=self.critic_learning_rate, adam_epsilon=self.adam_epsilon)
