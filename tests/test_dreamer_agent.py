@@ -116,7 +116,7 @@ def test_gradients_are_clipped_for_each_part_alone_and_all_weights_decay():
     weights, gradient = jnp.array([1.0]), jnp.array([400.0])
     changes, _ = model.update(gradient, model.init(weights), weights)
     assert float((weights + changes)[0]) == pytest.approx(0.999697, abs=1e-6)
-    # Were they clipped together, a large gradient of the actor would change the steps of the others, by Adam's epsilon.
+    # Were they clipped together, a large gradient of the actor would change the steps of the others.
     network, learner = begin()
     steep = eqx.tree_at(lambda n: n.actor.out.weight, network, network.actor.out.weight + 5)
     one, two = update(network, learner)[0], update(steep, learner)[0]

@@ -19,8 +19,8 @@ from memory_maze.tasks import TASKS
 NOTE = (
     "±: the standard deviation (sd) over n runs with different seeds, or the standard error (se) over n "
     "episodes of one run. Paper: after 100M steps; its oracle is a trained agent that sees the map with the "
-    f"path. {paper.MARK} {paper.TOLD} is given the object positions during training and is not a baseline. Our agents "
-    "are evaluated on held-out layouts, the same on both engines."
+    f"path. {paper.mark(paper.TOLD)} is given the object positions during training and is not a baseline. "
+    "Our agents are evaluated on held-out layouts, the same on both engines."
 )
 
 
