@@ -1,22 +1,27 @@
-"""Commands of the package that benchmarks call, in processes of their own."""
+"""Commands of the package that benchmarks call, in processes of their own, and copies of their results."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+from memory_maze.agents.folder import RESULT
+from memory_maze.system.files import replacing
 
 _running: set[subprocess.Popen] = set()
 
 
 def call(minutes: float | None, *arguments: object, environment: dict[str, str] | None = None) -> None:
     """Runs a command, or ends as it does; after so many minutes it is asked to save and stop."""
-    command = [sys.executable, "-m", "memory_maze", *map(str, arguments)]
-    process = subprocess.Popen(command, env=os.environ | (environment or {}))
+    process = subprocess.Popen(make_command(*arguments), env=os.environ | (environment or {}))
     _running.add(process)
     try:
         code = process.wait(None if minutes is None else 60 * minutes)
@@ -26,6 +31,35 @@ def call(minutes: float | None, *arguments: object, environment: dict[str, str] 
     _running.remove(process)
     if code:
         sys.exit(code)
+
+
+def make_command(*arguments: object) -> list[str]:
+    """The words of a command of the package."""
+    return [sys.executable, "-m", "memory_maze", *map(str, arguments)]
+
+
+def copy_result(run: Path, copy: Path) -> None:
+    """Copies the result of a run, unless it says less than the copy that is there.
+
+    A finished result is not replaced by an unfinished one, nor by an earlier one.
+    """
+    if not (run / RESULT).exists() or _rank(run / RESULT) < _rank(copy):
+        return
+    with replacing(copy) as path:
+        shutil.copyfile(run / RESULT, path)
+
+
+def _rank(path: Path) -> tuple[bool, bool, int, str]:
+    """How much a result says, for comparing: whether it is finished and evaluated, its steps, its date."""
+    try:
+        result = json.loads(path.read_text())
+        steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
+        finished, evaluations = steps >= planned, result.get("evaluations", [])
+        dates = [one.get("date") or "" for one in (result, *evaluations)]
+        evaluated = bool(evaluations or result.get("evaluation"))
+        return finished, evaluated, 0 if finished else steps, max(dates)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # there is none, or it is damaged
+        return False, False, -1, ""
 
 
 class Jobs:

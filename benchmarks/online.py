@@ -11,26 +11,30 @@ No run fills a large GPU: with --together they share it. It pays where NVIDIA's 
 
 import dataclasses
 import os
-import shutil
 from pathlib import Path
 
 import tyro
-from commands import call, working
+from commands import call, copy_result, working
 from machine import ROOT
 
-from memory_maze.agents.folder import RESULT
-from memory_maze.system.files import replacing
 from memory_maze.tasks import TASKS
 
+DREAMERS = ("dreamer-tbtt", "dreamer-tbtt-probe", "dreamer")
+# Each an agent and its options.
 RUNS = {
     **{
-        f"{preset}-{task}": ["--preset", preset, "--task", task]
+        f"{preset}-{task}": ["impala", "--preset", preset, "--task", task]
         for preset in ("fast", "paper")
         for task in TASKS
     },
-    "small-9x9": ["--preset", "small", "--task", "9x9"],
-    "no-memory-9x9": ["--preset", "fast", "--task", "9x9", "--set", "core=none"],
-    "forgetful-9x9": ["--preset", "fast", "--task", "9x9", "--set", "forget_every=50"],
+    "small-9x9": ["impala", "--preset", "small", "--task", "9x9"],
+    "no-memory-9x9": ["impala", "--preset", "fast", "--task", "9x9", "--set", "core=none"],
+    "forgetful-9x9": ["impala", "--preset", "fast", "--task", "9x9", "--set", "forget_every=50"],
+    **{
+        f"{agent}-{preset}-9x9": [agent, "--preset", preset, "--task", "9x9"]
+        for preset in ("fast", "paper")
+        for agent in DREAMERS
+    },
 }
 
 
@@ -74,15 +78,18 @@ def main(config: Config) -> None:
 def make(config: Config, name: str) -> None:
     """Trains and evaluates one agent."""
     folder = config.runs / f"{name}-{config.seed}"
-    options: list[object] = ["--steps", config.steps, "--seed", config.seed, "--evaluate", config.episodes]
+    options: list[object] = ["--steps", config.steps, "--evaluate", config.episodes]
     if config.minutes is not None:
         options += ["--minutes", config.minutes]
-    call(None, "train", "impala", *RUNS[name], *options, "--out", folder)
+    call(None, "train", *list_arguments(name, config.seed), *options, "--out", folder)
     if config.mujoco_episodes:
         call(None, "evaluate", folder, "--engine", "mujoco", "--episodes", config.mujoco_episodes)
-    config.out.mkdir(parents=True, exist_ok=True)
-    with replacing(config.out / f"{folder.name}.json") as path:
-        shutil.copyfile(folder / RESULT, path)
+    copy_result(folder, config.out / f"{folder.name}.json")
+
+
+def list_arguments(name: str, seed: int) -> list[str]:
+    """What `memory-maze train` is told of a run, beside how long and where."""
+    return [*RUNS[name], "--seed", str(seed)]
 
 
 if __name__ == "__main__":

@@ -16,21 +16,20 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal
 
 import tyro
-from commands import call, working
+from commands import call, copy_result, working
 from machine import ROOT
 
 from memory_maze.agents.folder import RESULT
-from memory_maze.system.files import replacing
 from memory_maze.training.stopping import Deadline
 
 MODELS = ("constant", "vae", "supervised", "rssm", "vae-gru", "rssm-tbtt")
 RESULTS = {"paper": "probing", "small": "probing-small", "debug": "probing-debug"}
+PREFIX = "probe-"  # of a run's directory, before the name of its result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,22 +103,31 @@ def probe(
 ) -> None:
     """One run."""
     collected.result()
-    alone = model == "supervised"
-    depths = () if alone else config.depths
-    parts = [config.preset, model, *(targets if alone else ()), task, str(config.seed)]
-    folder = config.runs / "-".join(["probe", *parts])
-    what = ["--task", task, "--data", config.data / task, "--preset", config.preset, "--targets", *targets]
-    how = ["--steps", config.steps, "--seed", config.seed, "--score-every", config.score_every]
+    depths = () if model == "supervised" else config.depths
+    name = name_run(config.preset, model, targets, task, config.seed)
+    folder = config.runs / f"{PREFIX}{name}"
+    what = list_arguments(model, task, targets, config.preset, config.seed, config.score_every)
+    how: list[object] = ["--data", config.data / task, "--steps", config.steps]
     if depths:
         how += ["--depths", *depths]
     if not is_complete(folder / RESULT, config.steps, targets, depths):
         if (left := find_minutes(deadline)) is not None:
-            how += ["--minutes", str(left)]
-        call(None, "probe", model, *what, *how, "--out", folder, environment=prefer(model))
-    out = config.out or ROOT / "results" / RESULTS[config.preset]
-    out.mkdir(parents=True, exist_ok=True)
-    with replacing(out / f"{'-'.join(parts)}.json") as path:
-        shutil.copyfile(folder / RESULT, path)
+            how += ["--minutes", left]
+        call(None, "probe", *what, *how, "--out", folder, environment=prefer(model))
+    copy_result(folder, (config.out or ROOT / "results" / RESULTS[config.preset]) / f"{name}.json")
+
+
+def name_run(preset: str, model: str, targets: tuple[str, ...], task: str, seed: int) -> str:
+    """The name of a run's result."""
+    return "-".join([preset, model, *(targets if model == "supervised" else ()), task, str(seed)])
+
+
+def list_arguments(
+    model: str, task: str, targets: tuple[str, ...], preset: str, seed: int, score_every: int
+) -> list[str]:
+    """What `memory-maze probe` is told of a run, beside the data, how long and where."""
+    what = [model, "--task", task, "--preset", preset, "--targets", *targets]
+    return [*what, "--seed", str(seed), "--score-every", str(score_every)]
 
 
 def prefer(model: str) -> dict[str, str]:
