@@ -146,6 +146,9 @@ class Command:
 def describe(metrics: dict[str, Any]) -> str:
     """Metrics as a line of text."""
     score = [] if metrics["return"] is None else [f"return {metrics['return']:.2f}"]
-    losses = [f"{name} {metrics[key]:.3g}" for name, key in _SHOWN.items() if key in metrics]
+    known = {name: metrics[key] for name, key in _SHOWN.items() if metrics.get(key) is not None}
+    losses = [f"{name} {value:.3g}" for name, value in known.items()]
+    if metrics.get("updates") == 0:
+        losses = ["filling the replay"]
     speed = f"{metrics['steps'] / 1e6:.2f}M steps, {metrics['steps_per_second']:,.0f}/s"
     return ", ".join([speed, *score, *losses])

@@ -11,6 +11,7 @@ from memory_maze.agents.weights import save_agent
 from memory_maze.data.dataset import Dataset
 from memory_maze.paper import TARGETS
 from memory_maze.probing import baselines
+from memory_maze.probing.agent import title_agent
 from memory_maze.probing.config import ProbeConfig
 from memory_maze.probing.constant import evaluate_constant
 from memory_maze.probing.evaluate import evaluate, summarize
@@ -122,7 +123,7 @@ def _describe_run(run: Run, train_set: Dataset) -> dict[str, Any]:
     manifest = train_set.manifest
     return {
         "model": run.model,
-        "title": baselines.TITLES.get(run.model, run.model),
+        "title": baselines.TITLES.get(run.model) or title_agent(run.model) or run.model,
         "preset": preset,
         "changes": changes,
         "task": f"{train_set.size}x{train_set.size}",

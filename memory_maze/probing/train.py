@@ -20,6 +20,7 @@ from memory_maze.data.dataset import Batches, Dataset
 from memory_maze.data.order import check_sizes
 from memory_maze.paper import TARGETS, Target
 from memory_maze.probing import baselines
+from memory_maze.probing.agent import check_variant, describe_agent, load_agent
 from memory_maze.probing.check import ModelError, check_model
 from memory_maze.probing.config import INTERLEAVE, ProbeConfig
 from memory_maze.probing.evaluate import evaluate, make_sequence, summarize, time_first
@@ -62,7 +63,7 @@ class Run(Schedule):
     """What to train, and for how long."""
 
     model: str
-    """Name of a baseline, or package.module:Name."""
+    """Name of a baseline, directory of a trained agent, or package.module:Name."""
     settings: baselines.Config | None = None
     """Hyperparameters of a baseline."""
     targets: tuple[Target, ...] = TARGETS
@@ -94,7 +95,8 @@ class Run(Schedule):
         """Returns the contents of config.json, for a run on this data."""
         data = {"size": train_set.size, "trajectories": len(train_set), "seeds": train_set.seeds[:3]}
         made = {"kind": PROBING, "loss_version": LOSS_VERSION}
-        return made | dataclasses.asdict(self) | describe_mazes(train_set) | {"data": data}
+        which = describe_agent(self.model)
+        return made | dataclasses.asdict(self) | which | describe_mazes(train_set) | {"data": data}
 
 
 def describe_mazes(dataset: Dataset) -> dict[str, Any]:
@@ -118,10 +120,13 @@ def make_model(run: Run, key: jax.Array) -> SequenceModel:
     """The run's model with new weights."""
     if run.model in baselines.MODELS:
         return baselines.MODELS[run.model](key, run.settings or baselines.PRESETS["paper"])
+    if (agent := load_agent(run.model)) is not None:
+        return agent
     if ":" not in run.model:
         names = ", ".join(["constant", *baselines.MODELS])
         raise ValueError(
-            f"unknown model {run.model!r}: choose from {names}, or your own as package.module:Name"
+            f"unknown model {run.model!r}: choose from {names}, the directory of a trained agent, or your own as "
+            "package.module:Name"
         )
     model = find_maker(run.model)(key)
     if not isinstance(model, SequenceModel):
@@ -308,6 +313,7 @@ class _ProbingJob(Job):
 
     def prepare(self) -> None:
         check_pictures("a sequence model", self._train_set.options)
+        check_variant(self._run.model, self._train_set.options)
         self._new = begin(self._run, self._train_set.size, self._train_set.objects)
 
     def compile(self, checkpoints: Checkpoints, updates: int) -> jax.stages.Compiled | None:

@@ -57,8 +57,8 @@ def _join(lines: list[dict[str, Any]]) -> dict[str, Any]:
     if "return" in lines[-1]:
         point["return"] = _mean_return(lines)
     for key in dict.fromkeys(key for line in lines for key in line):
-        values = [line[key] for line in lines if key in line]
-        if key.startswith(_KEPT):
+        values = [line[key] for line in lines if line.get(key) is not None]
+        if key.startswith(_KEPT) and values:
             point[key] = statistics.fmean(values)
     return point
 
