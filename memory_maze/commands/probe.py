@@ -17,7 +17,7 @@ class Command:
     """Its options."""
 
     model: tyro.conf.Positional[str]
-    """constant, vae, supervised, rssm, vae-gru, rssm-tbtt, rssm-untrained, the run directory of an agent with a
+    """constant, vae, supervised, rssm, vae-gru, rssm-tbtt, rssm-untrained, the directory of an agent with a
     world model, or package.module:Name."""
     out: Path
     """Run directory: checkpoints, metrics.jsonl, TensorBoard, weights, and result.json."""

@@ -125,7 +125,7 @@ def make_model(run: Run, key: jax.Array) -> SequenceModel:
     if ":" not in run.model:
         names = ", ".join(["constant", *baselines.MODELS])
         raise ValueError(
-            f"unknown model {run.model!r}: choose from {names}, the directory of a trained agent, or your own as "
+            f"unknown model {run.model!r}: choose from {names}, the directory of an agent, or your own as "
             "package.module:Name"
         )
     model = find_maker(run.model)(key)
