@@ -67,7 +67,7 @@ class Command:
             from memory_maze.agents.registry import find_config
             from memory_maze.results.online import read_result, write_result
             from memory_maze.training.devices import connected, is_first, sole_writers, use_cores
-            from memory_maze.training.run import Run  # noqa: F401 as what it needs may be missing
+            from memory_maze.training.run import find_devices
         except ModuleNotFoundError as error:
             raise missing(f"training needs {error.name}", error.name, "train") from error
         agent = find_config(self.agent)
@@ -75,7 +75,7 @@ class Command:
             find_preset(agent, self.preset)
         if not self.distributed and self.hosts is None:
             on_cpu = override(find_preset(agent, self.preset or "small"), self.set)
-            use_cores(on_cpu.num_envs, on_cpu.batch_size)
+            use_cores(on_cpu.num_envs, on_cpu.batch_size, devices=find_devices(self.out))
         if (self.out / RESULT).exists():
             read_result(self.out)  # fail now rather than after hours if it is damaged
         with (

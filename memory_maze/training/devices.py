@@ -31,15 +31,16 @@ _CPU_DEVICES = "xla_force_host_platform_device_count"
 _MOST_CPU_DEVICES = 8  # each has its own layouts and textures, some hundred megabytes
 
 
-def use_cores(*counts: int) -> None:
+def use_cores(*counts: int, devices: int | None = None) -> None:
     """XLA runs a program for CPUs on one core: makes each core a device, as far as these counts divide.
 
-    It is called before anything else of JAX, and does nothing to other devices.
+    It is called before anything else of JAX, and does nothing to other devices. Where `devices` are given, it
+    makes as many, whatever there is.
     """
     if _CPU_DEVICES in os.environ.get("XLA_FLAGS", ""):
         return
     most = min(num_cores(), _MOST_CPU_DEVICES)
-    count = max(number for number in range(1, most + 1) if math.gcd(*counts) % number == 0)
+    count = devices or max(number for number in range(1, most + 1) if math.gcd(*counts) % number == 0)
     with contextlib.suppress(RuntimeError):  # JAX is running already
         jax.config.update("jax_num_cpu_devices", count)
 

@@ -115,7 +115,7 @@ def train(
     options: dict[str, Any] = dataclasses.asdict(run.options) | {"image_only_obs": True}
     env = Env(run.parsed_task, layouts=run.layouts, **options)
     batch = put_on_all(mesh, Batch(env, run.agent.num_envs))
-    _check_same(run, out)
+    _check_same(run, out, mesh.size)
     job = _AgentJob(run, out, batch, mesh)
     run_job(job, run, out, show, tell, Agreement(mesh))
     return local_copy(job.training.network)
@@ -130,7 +130,10 @@ class _AgentJob(Job):
         self.unit = run.agent.steps_per_iteration
 
     def describe(self) -> dict[str, Any]:
-        return self._run.describe()
+        described = self._run.describe()
+        if self._run.agent.learns_from == "replay":  # each device has its part of it
+            described["devices"] = self._mesh.size
+        return described
 
     @property
     def devices(self) -> list[jax.Device]:
@@ -189,7 +192,15 @@ def _check_strips(agent: AgentConfig) -> None:
     import_pictures()
 
 
-def _check_same(run: Run, out: Path) -> None:
+def find_devices(out: Path) -> int | None:
+    """On how many devices the run in a directory must be resumed; None if any number will do."""
+    if not (out / CONFIG).exists():
+        return None
+    described = read_config(out)
+    return described.get("devices") if isinstance(described, dict) else None
+
+
+def _check_same(run: Run, out: Path, devices: int) -> None:
     if not (out / CONFIG).exists():
         return
     old, new = read_config(out), run.describe()
@@ -197,6 +208,10 @@ def _check_same(run: Run, out: Path) -> None:
         raise ValueError(f"{out}: it holds another kind of run: choose another directory")
     if former := run.agent.former_version(old["agent"]):
         raise ValueError(f"{out}: its run uses a {former}: choose another directory for a new run")
+    if (wanted := find_devices(out)) not in (None, devices):
+        raise ValueError(
+            f"{out}: its replay is spread over {wanted} devices: resume it on as many, not {devices}"
+        )
     where = name_task(run.parsed_task, run.options)
     check_same(out, {"task": name_task(*read_environment(out))}, {"task": where})
     check_same(out, old, {key: new[key] for key in ("seed", "layouts")})
