@@ -2,21 +2,32 @@
 
 import dataclasses
 import functools
+import json
+import os
+import subprocess
+import sys
+import time
 
 import equinox as eqx
+import imageio.v2 as imageio
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
+from safetensors.numpy import load_file
 
 from memory_maze.agents.dreamer import agent as dreamer
 from memory_maze.agents.dreamer.config import Config, ProbeConfig, TBTTConfig
 from memory_maze.agents.protocol import Window
+from memory_maze.cli import main
 from memory_maze.models.rssm import RSSM
 from memory_maze.policies.protocol import Sight
+from memory_maze.probing.agent import load_agent
+from memory_maze.results.metrics import read_metrics
 from memory_maze.training.actor import repeat
-from memory_maze.training.run import Run, train
+from memory_maze.training.run import Run, check_resumed, find_devices
 
 STEPS, ROWS, OBJECTS = 6, 2, 3
 DEBUG = ProbeConfig.presets["debug"]
@@ -187,45 +198,126 @@ def test_the_agents_differ_in_what_the_paper_says_alone():
 
 # Runs
 
-RUN = Run("7x7", DEBUG, steps=1600, layouts=64, log_every=0, save_every=1e9)
-SHORT = 2 * 50  # seconds are a quarter of the steps
 
-
-@pytest.fixture(autouse=True)
-def short_episodes(monkeypatch):
-    from memory_maze.training import run
-
-    monkeypatch.setattr(run, "Env", functools.partial(run.Env, seconds=10))  # 40 steps
+def words(out, *more, agent="dreamer-tbtt-probe", steps=1600):
+    where = ["--task", "7x7", "--seconds", "15", "--layouts", "64", "--log-every", "0"]
+    return ["train", agent, "--preset", "debug", *where, "--steps", str(steps), "--out", str(out), *more]
 
 
 def read_checkpoint(folder):
-    import orbax.checkpoint as ocp
-
     with ocp.CheckpointManager((folder / "checkpoints").resolve()) as manager:
         return manager.latest_step(), manager.restore(manager.latest_step(), args=ocp.args.StandardRestore())
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that was never stopped."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    main(words(out, "--evaluate", "5", "--strips"))
+    return out
+
+
 @pytest.mark.pythons
-def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(tmp_path):
-    lines = {"whole": [], "parts": []}
-    train(RUN, tmp_path / "whole", lines["whole"].append)
-    train(dataclasses.replace(RUN, steps=800), tmp_path / "parts", lines["parts"].append)
-    train(RUN, tmp_path / "parts", lines["parts"].append)
-    (step, whole), (other, parts) = (read_checkpoint(tmp_path / name) for name in lines)
+def test_a_run_that_was_killed_goes_on_as_if_it_never_had(trained, tmp_path):
+    """Killed at any moment: what it made since the last checkpoint is made again."""
+    out = tmp_path / "parts"
+    command = [sys.executable, "-m", "memory_maze", *words(out, "--evaluate", "0", "--save-every", "0")]
+    alone = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}  # as in this process
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=alone) as process:
+        while process.poll() is None and len(list(out.glob("checkpoints/[0-9]*/checksums.json"))) < 2:
+            time.sleep(0.02)
+        process.kill()
+    before = read_metrics(out)[-1]["steps"]
+    assert 40 <= before < 1600
+    main(words(out, "--evaluate", "0"))
+    (step, whole), (other, parts) = read_checkpoint(trained), read_checkpoint(out)
     assert step == other == 1600 // DEBUG.steps_per_iteration
     assert whole.keys() == parts.keys()
-    assert any(name.startswith("replay.records") for name in whole)
-    assert any(name.startswith("carries") for name in whole)
+    assert {"replay.records.reward", "streams.episode", "carries.deter", "learner.updates"} <= whole.keys()
     for name in whole:
         np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
     untimed = [
-        [{key: value for key, value in line.items() if "second" not in key} for line in lines[name]]
-        for name in lines
+        [{key: value for key, value in line.items() if "second" not in key} for line in read_metrics(folder)]
+        for folder in (trained, out)
     ]
     assert untimed[0] == untimed[1]
-    updates = sum(line["updates"] for line in lines["whole"])
-    assert int(whole["updates"]) == int(whole["learner.updates"]) == updates
-    learning = [line for line in lines["whole"] if line["updates"]]
+
+
+def test_updates_keep_their_ratio_to_steps(trained):
+    _, saved = read_checkpoint(trained)
+    lines = read_metrics(trained)
+    assert [line["steps"] for line in lines] == list(range(40, 1601, 40))
+    updates = sum(line["updates"] for line in lines)
+    assert int(saved["updates"]) == int(saved["learner.updates"]) == updates
+    learning = [line for line in lines if line["updates"]]
     assert all(line["updates"] == DEBUG.updates_per_iteration for line in learning)
-    assert 0 < len(learning) < len(lines["whole"]), "first there is nothing to learn from"
-    assert all(line["loss_total"] is None for line in lines["whole"] if not line["updates"])
+    assert lines[-len(learning) :] == learning
+    assert 0 < len(learning) < len(lines), "at first there is nothing to learn from"
+    assert all(line["loss_total"] is None for line in lines if not line["updates"])
+
+
+def test_a_run_is_evaluated_collected_from_reported_and_probed(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["evaluate", str(trained), "--episodes", "2", "--engine", "mujoco"])
+    main(["collect", "--policy", str(trained), "--out", "data", "--episodes", "10", "--evaluation", "4"])
+    capsys.readouterr()
+    main(["report", "online", str(trained)])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Dreamer (TBTT + Probe loss) †, preset" in shown
+    main(
+        [
+            "probe",
+            str(trained),
+            "--task",
+            "7x7",
+            "--data",
+            "data",
+            "--preset",
+            "debug",
+            "--steps",
+            "3",
+            "--out",
+            "probed",
+        ]
+    )
+    result = json.loads((tmp_path / "probed/result.json").read_text())
+    assert (result["title"], result["frozen"]) == ("Dreamer (TBTT + Probe loss), agent whole", True)
+    assert result["state_size"] == DEBUG.deter + DEBUG.groups * DEBUG.classes
+    assert result["evaluation"].keys() == {"walls", "objects"}
+    frozen, network = load_weights_of(tmp_path / "probed"), load_weights_of(trained)
+    for name in network:
+        if name.startswith("model."):
+            np.testing.assert_array_equal(frozen[f"model.{name}"], network[name], err_msg=name)
+
+
+def load_weights_of(folder):
+    return load_file(folder / "agent.safetensors")
+
+
+def test_what_has_no_world_model_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="impala-9x9 has no world model to probe: its agent is impala"):
+        load_agent("impala-9x9")
+    with pytest.raises(SystemExit):
+        main(["train", "impala", "--preset", "debug", "--strips", "--out", "out"])
+    assert "IMPALA has no world model, whose images strips would show" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_strips_show_what_is_imagined_above_what_was_seen(trained, tmp_path, capsys):
+    (path,) = (trained / "open-loop").iterdir()
+    assert path.name == "000000001600.png"
+    image = imageio.imread(path)
+    assert image.shape[2] == 3
+    assert image.std() > 10
+    with pytest.raises(SystemExit):
+        main([*words(tmp_path / "out"), "--strips", "--seconds", "10"])
+    assert "strips are of 50 images, and an episode has 41" in capsys.readouterr().err
+
+
+def test_a_replay_is_resumed_on_as_many_devices(trained):
+    """On CPUs the command does so by itself, however many cores there are now."""
+    settings = Run("7x7", DEBUG, layouts=64)
+    assert find_devices(trained) == 1
+    with pytest.raises(ValueError, match="replay is spread over 1 devices: resume it on as many, not on 2"):
+        check_resumed(settings, trained, 2)

@@ -20,6 +20,7 @@ from memory_maze.training.replay import Readable, Record, Written
 
 DEBUG = TBTTConfig.presets["debug"]
 STEPS, NUM = 60, 3  # of an episode, environments
+PAID = 33  # time of the one reward in it
 TOY = dataclasses.replace(
     DEBUG,
     num_envs=NUM,
@@ -96,7 +97,7 @@ class World:
         pose = np.stack([number, time, 0 * time, 0 * time], axis=-1).astype(np.float32)
         record = Record(
             time.astype(np.uint8) % 6,
-            (time % 7 == 0).astype(np.float32),
+            (time == PAID).astype(np.float32),
             pose,
             time.astype(np.uint8) % 2,
             None,
@@ -252,6 +253,29 @@ def test_a_cut_resets_at_the_start_of_its_window():
 def test_without_cuts_nothing_is_reset_within_an_episode():
     places = read_windows(TOY, 64, 30)
     np.testing.assert_array_equal(places.reset, places.opening)
+
+
+def test_windows_of_rewards_have_one():
+    world = World()
+    for _ in range(40):
+        world.play()
+    found = replays.find_readable(TOY, world.replay)
+    streams = begin_streams(TOY, 1024)
+    draw = jax.jit(jax.vmap(functools.partial(replays.find_reward, TOY, world.replay, found)))
+    _, others = reader(TOY)(streams, found, STEPS, keys_of(0, 1024))
+    places = draw(jax.tree.map(jnp.asarray, others), keys_of(1, 1024))
+    np.testing.assert_array_equal(world.stamps(places), np.stack([places.episode, places.time], axis=-1))
+    paid = (np.asarray(places.time) == PAID).any(axis=1)
+    # Most of what is remembered of rewards is of episodes that cannot be read any more: streams stand in.
+    pairs = zip(places, others, strict=True)
+    found = np.any([(np.asarray(one) != np.asarray(two)).any(axis=1) for one, two in pairs], axis=0)
+    assert 80 < found.sum() < 800
+    assert paid[found].all()
+    assert np.asarray(places.reset)[found].sum(axis=1).tolist() == [1] * found.sum()
+    assert np.asarray(places.reset)[found, 0].all()
+    starts = set(np.asarray(places.time)[found, 0].tolist())
+    assert starts == set(range(PAID - 15, PAID + 1)), "the reward is anywhere in the window"
+    assert set(np.asarray(places.episode)[found, 0]) == set(world.readable())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, Self
 
 from memory_maze.system.choices import describe_fields, flatten, nest, read_fields
-from memory_maze.system.limits import check_least
+from memory_maze.system.limits import check_between, check_least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +169,9 @@ class OffPolicyConfig(AgentConfig):
     """Steps of whole episodes with random actions before the first gradient step."""
     windows: Literal["streams", "random"] = "streams"
     """Read episodes from their start to their end, window by window, or windows at random."""
+    reward_windows: int = 0
+    """Sequences per batch that are windows in which a reward was paid: where rewards are rare, they are soon
+    predicted."""
     turns: int = 4
     """Number of batches of different episodes that alternate."""
     piece: int | None = None
@@ -185,6 +188,7 @@ class OffPolicyConfig(AgentConfig):
         for group in (names, ("replay_steps", "piece", "cut_interval", "downsample")):
             check_least(1, **{name: getattr(self, name) for name in group})
         check_least(0, prefill_steps=self.prefill_steps)
+        check_between(0, self.batch_size, reward_windows=self.reward_windows)
         if self.steps_per_iteration % self.steps_per_update:
             raise ValueError(
                 f"num_envs={self.num_envs} times unroll_length={self.unroll_length} is not a multiple of "

@@ -21,12 +21,12 @@ from memory_maze.training.devices import AXIS, SAME, on_all
 from memory_maze.training.replay import (
     REPLAY_LAYOUT,
     Places,
-    Readable,
     Replay,
     Stream,
     check_replay,
     count_prefilled,
     find_readable,
+    find_reward,
     make_replay,
     make_stream,
     note,
@@ -115,7 +115,13 @@ def sample_windows(
 ) -> Window | None:
     """(length, B, ...) records of random episodes, as many as in a batch; None before there are any."""
     config = dataclasses.replace(
-        config, batch_length=length, windows="random", piece=None, cut_interval=None, turns=1
+        config,
+        batch_length=length,
+        windows="random",
+        piece=None,
+        cut_interval=None,
+        turns=1,
+        reward_windows=0,
     )
     window, readable = _make_sample(config, mesh)(training.replay, batch, key)
     return window if readable.all() else None
@@ -127,8 +133,8 @@ def _make_sample(config: OffPolicyConfig, mesh: Mesh) -> Any:
         share, _ = share_out(batch)
         rows = config.batch_size // jax.lax.axis_size(AXIS)
         streams = repeat(make_stream(config, batch.env.episode_steps), rows)
+        _, places = _read_rows(config, replay, streams, batch.env.episode_steps, key)
         readable = find_readable(config, replay, jax.lax.axis_size(AXIS))
-        _, places = _read_rows(config, streams, readable, batch.env.episode_steps, key)
         return read(config, share, replay, places), (readable.count > 0)[None]
 
     layout = REPLAY_LAYOUT, SAME, SAME
@@ -226,19 +232,25 @@ def _read_on(
 ) -> tuple[Stream, Places]:
     """The streams of a turn after their next windows, and the (T, B) places of these."""
     streams = jax.tree.map(lambda leaf: leaf[turn], training.streams)
-    readable = find_readable(config, training.replay, jax.lax.axis_size(AXIS))
-    return _read_rows(config, streams, readable, episode_steps, key)
+    return _read_rows(config, training.replay, streams, episode_steps, key)
 
 
 def _read_rows(
-    config: OffPolicyConfig, streams: Stream, readable: Readable, episode_steps: int, key: jax.Array
+    config: OffPolicyConfig, replay: Replay, streams: Stream, episode_steps: int, key: jax.Array
 ) -> tuple[Stream, Places]:
     """Streams (B, ...) after their next windows, and the (T, B) places of these."""
+    readable = find_readable(config, replay, jax.lax.axis_size(AXIS))
     rows = len(streams.episode)
     numbers = jax.lax.axis_index(AXIS) * rows + jnp.arange(rows)
     keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
+    of_rewards = jnp.arange(rows) < config.reward_windows * rows // config.batch_size
 
-    def advance(stream: Stream, key: jax.Array) -> tuple[Stream, Places]:
-        return read_on(config, stream, readable, episode_steps, key)
+    def advance(stream: Stream, of_reward: jax.Array, key: jax.Array) -> tuple[Stream, Places]:
+        stream_key, reward_key = jax.random.split(key)
+        stream, places = read_on(config, stream, readable, episode_steps, stream_key)
+        if config.reward_windows:
+            found = find_reward(config, replay, readable, places, reward_key)
+            places = jax.tree.map(functools.partial(jnp.where, of_reward), found, places)
+        return stream, places
 
-    return jax.vmap(advance, out_axes=(0, 1))(streams, keys)
+    return jax.vmap(advance, out_axes=(0, 1))(streams, of_rewards, keys)

@@ -45,9 +45,12 @@ class Replay(NamedTuple):
     records: Record  # (S, L + 1, ...)
     playing: jax.Array  # (B,) int32: the episode of each environment
     begun: jax.Array  # (1,) int32: how many episodes
+    paid: jax.Array  # (EVENTS, 2) int32: episodes and times of the last rewards
+    rewards: jax.Array  # (1,) int32: how many there were
 
 
-REPLAY_LAYOUT: Any = Replay(*[SHARED_OUT] * 5)
+EVENTS = 4096
+REPLAY_LAYOUT: Any = Replay(*[SHARED_OUT] * 7)
 
 
 class Readable(NamedTuple):
@@ -99,6 +102,8 @@ def make_replay(config: OffPolicyConfig, batch: Batch, start: State, devices: in
         ),
         playing=jnp.zeros(num, jnp.int32),
         begun=jnp.zeros(1, jnp.int32),
+        paid=jnp.full((EVENTS, 2), -1, jnp.int32),
+        rewards=jnp.zeros(1, jnp.int32),
     )
 
 
@@ -142,12 +147,16 @@ def write(replay: Replay, written: Written, starts: State) -> Replay:
     records = jax.tree.map(
         lambda kept, some: kept.at[places].set(some, unique_indices=True), replay.records, written.record
     )
+    paid, event = (written.record.reward > 0).ravel(), jnp.stack([episodes, written.time], axis=-1)
+    place = jnp.where(paid, (replay.rewards + jnp.cumsum(paid) - 1) % EVENTS, EVENTS)
     return Replay(
         mazes=jax.tree.map(put, replay.mazes, starts.maze),
         hidden=put(replay.hidden, starts.touched),
         records=records,
         playing=playing,
         begun=begun[None],
+        paid=replay.paid.at[place].set(event.reshape(-1, 2), mode="drop"),
+        rewards=replay.rewards + paid.sum(),
     )
 
 
@@ -219,6 +228,21 @@ def read_on(
     ended = after.next > stream.last + 1
     other = other._replace(next=other.begin + after.next - stream.last - 1)
     return jax.tree.map(functools.partial(jnp.where, ended), other, after), places
+
+
+def find_reward(
+    config: OffPolicyConfig, replay: Replay, readable: Readable, places: Places, key: jax.Array
+) -> Places:
+    """A window in which a reward was paid; `places` if the one that is drawn cannot be read."""
+    length, (event_key, time_key) = config.batch_length, jax.random.split(key)
+    kept = jnp.minimum(replay.rewards[0], EVENTS)
+    episode, time = replay.paid[jax.random.randint(event_key, (), 0, jnp.maximum(kept, 1))]
+    last = replay.records.action.shape[1] - length
+    begin = jnp.clip(time - jax.random.randint(time_key, (), 0, length), 0, last)
+    times = begin + jnp.arange(length)
+    found = Places(jnp.full(length, episode), times, times == 0, jnp.arange(length) == 0)
+    there = (episode >= readable.first) & (episode < readable.first + readable.count)
+    return jax.tree.map(functools.partial(jnp.where, there), found, places)
 
 
 def _open_piece(config: OffPolicyConfig, readable: Readable, episode_steps: int, key: jax.Array) -> Stream:

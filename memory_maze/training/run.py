@@ -68,7 +68,7 @@ class Run(Schedule):
         check_playable(self.parsed_task, self.options)
         check_pictures("an agent", self.options)
         if self.strips:
-            _check_strips(self.agent)
+            _check_strips(self.agent, self.parsed_task.episode_steps(self.options.control_freq) + 1)
 
     @property
     def parsed_task(self) -> Task:
@@ -115,7 +115,7 @@ def train(
     options: dict[str, Any] = dataclasses.asdict(run.options) | {"image_only_obs": True}
     env = Env(run.parsed_task, layouts=run.layouts, **options)
     batch = put_on_all(mesh, Batch(env, run.agent.num_envs))
-    _check_same(run, out, mesh.size)
+    check_resumed(run, out, mesh.size)
     job = _AgentJob(run, out, batch, mesh)
     run_job(job, run, out, show, tell, Agreement(mesh))
     return local_copy(job.training.network)
@@ -186,9 +186,11 @@ class _AgentJob(Job):
             save_agent(self._out, self.training.network, self.describe())
 
 
-def _check_strips(agent: AgentConfig) -> None:
+def _check_strips(agent: AgentConfig, images: int) -> None:
     if not hasattr(agent.load(), "predict"):
         raise ValueError(f"{agent.title} has no world model, whose images strips would show")
+    if images < LENGTH:
+        raise ValueError(f"strips are of {LENGTH} images, and an episode has {images}: leave them out")
     import_pictures()
 
 
@@ -200,7 +202,8 @@ def find_devices(out: Path) -> int | None:
     return described.get("devices") if isinstance(described, dict) else None
 
 
-def _check_same(run: Run, out: Path, devices: int) -> None:
+def check_resumed(run: Run, out: Path, devices: int) -> None:
+    """Raises a `ValueError` if a directory holds a run that this one cannot resume."""
     if not (out / CONFIG).exists():
         return
     old, new = read_config(out), run.describe()
