@@ -213,7 +213,7 @@ def check_resumed(run: Run, out: Path, devices: int) -> None:
         raise ValueError(f"{out}: its run uses a {former}: choose another directory for a new run")
     if (wanted := find_devices(out)) not in (None, devices):
         raise ValueError(
-            f"{out}: its replay is spread over {wanted} devices: resume it on as many, not {devices}"
+            f"{out}: its replay is spread over {wanted} devices: resume it on as many, not on {devices}"
         )
     where = name_task(run.parsed_task, run.options)
     check_same(out, {"task": name_task(*read_environment(out))}, {"task": where})
