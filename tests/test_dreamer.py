@@ -264,3 +264,62 @@ def test_sizes_are_those_of_the_program():
     for layer, bound in ((small.hidden[0], 3072**-0.5), (small.out, 0.05)):
         assert 0.5 * bound < float(jnp.abs(layer.bias).max()) <= bound
         assert 0.99 * bound < float(jnp.abs(layer.weight).max()) <= bound
+
+
+WINDOW, ROWS, ASKED_EVERY, LENGTH = 24, 16, 16, 168
+
+
+def ask_for_a_cue(carried, updates):
+    """The reward losses of questions late in episodes, update by update.
+
+    A cue is seen at the first step; every 16 steps a green image asks for it, and it is paid as the reward.
+    No window is as long as an episode, so that only a carried state can know it after the first ones.
+    """
+    import optax
+
+    sizes = Sizes(
+        deter=32, hidden=32, groups=4, classes=4, shrink=8, vision_units=16, head_layers=1, head_units=32
+    )
+    model, optimizer = WorldModel(jax.random.key(0), 6, sizes), optax.adam(3e-3)
+    state, rng, losses = optimizer.init(eqx.filter(model, eqx.is_array)), np.random.default_rng(0), []
+    empty = carry = start(model, ROWS)
+    cues = np.zeros(ROWS, int)
+
+    @eqx.filter_jit
+    def step(model, state, carry, records, key):
+        def loss(model):
+            scales = {"image": 0.01, "reward": 100.0, "kl": 0.01}
+            total, learned = model.loss(carry, records, key, scales=scales)
+            wrong = 0.5 * jnp.square(model.reward(learned.states.vector)[..., 0] - records.reward)
+            return total, (learned.carry, wrong)
+
+        gradients, (carried_on, wrong) = eqx.filter_grad(loss, has_aux=True)(model)
+        changes, state = optimizer.update(gradients, state)
+        return eqx.apply_updates(model, changes), state, carried_on, wrong
+
+    for update in range(updates):
+        times = update * WINDOW % LENGTH + np.arange(WINDOW)
+        cues = rng.integers(0, 2, ROWS) if times[0] == 0 else cues
+        asked = (times % ASKED_EVERY == 0) & (times > 0)
+        images = np.full((WINDOW, ROWS, 8, 8, 3), 128, np.uint8)
+        images[times == 0] = 255 * cues[:, None, None, None]
+        images[asked] = 0, 255, 0
+        records = Records(
+            image=jnp.asarray(images),
+            action=jnp.zeros((WINDOW, ROWS, 6)).at[..., 0].set(1),
+            reward=jnp.asarray(asked[:, None] * cues, jnp.float32),
+            terminal=jnp.zeros((WINDOW, ROWS)),
+            reset=jnp.asarray(np.broadcast_to((times == 0)[:, None], (WINDOW, ROWS))),
+        )
+        memory = carry if carried else empty
+        model, state, carry, wrong = step(model, state, memory, records, jax.random.key(update))
+        if (late := asked & (times > 96)).any():
+            losses.append(float(np.asarray(wrong)[late].mean()))
+    return losses
+
+
+@pytest.mark.slow
+def test_carried_memory_reaches_over_the_borders_of_windows():
+    chance = 0.125  # of answering one half
+    assert np.mean(ask_for_a_cue(carried=True, updates=1600)[-50:]) < 0.03
+    assert 0.9 * chance < np.mean(ask_for_a_cue(carried=False, updates=1600)[-50:]) < 1.2 * chance

@@ -378,7 +378,8 @@ def test_weights_of_half_the_size_give_the_same_logits(run, shipped):
         carry = network.core.initial()
         assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(carry))
         for image in images:
-            carry, out = network.step(carry, Sight(image, np.float32(0), np.int32(1), np.bool_(False)))
+            sight = Sight(image, np.float32(0), np.int32(1), np.bool_(False))
+            carry, out = network.step(carry, sight, jax.random.key(0))
         logits.append(np.asarray(out))
     assert np.abs(logits[0]).max() > 1e-3
     np.testing.assert_allclose(*logits, atol=2e-3 * np.abs(logits[0]).max())
