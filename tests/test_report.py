@@ -145,6 +145,29 @@ def test_the_table_has_the_papers_scores_and_ours(results):
     }
 
 
+def make_timed(seed, steps, mean=2.0, minutes=15.0, seconds=900.4, **changes):
+    """A run that `--minutes` ended."""
+    result = make_result(seed=seed, mean=mean, preset="small", steps=steps)
+    result["config"] |= {"minutes": minutes}
+    result["training"] |= {"steps_planned": 1000 * MILLION, "seconds": seconds} | changes
+    return result
+
+
+def test_runs_for_some_minutes_are_named_by_what_they_did():
+    (one,) = group([make_timed(0, 497_600, 2.0), make_timed(1, 513_600, 4.0), make_timed(2, 502_400, 3.0)])
+    assert one.name == "IMPALA, preset small, 15 min, 500k-510k steps"
+    assert str(one.score("9x9", "jax")) == "3.0 ± 1.0"
+    assert "| 497.6k |" in tables.make_run_table([one])
+    (resumed,) = group([make_timed(0, 497_600, minutes=4.0)])
+    assert resumed.name == "IMPALA, preset small, 15 min, 500k steps", "the last call had what was left"
+
+
+@pytest.mark.parametrize("changes", [{"seconds": 600.0}, {"seconds": None}, {"steps_planned": MILLION}])
+def test_runs_that_were_to_go_on_are_unfinished(changes):
+    (one,) = group([make_timed(0, 500_000, **changes)])
+    assert "unfinished: 500k of 1" in one.name
+
+
 def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, capsys):
     out = tmp_path / "report"
     main(["report", "online", str(results), "--out", str(out)])
