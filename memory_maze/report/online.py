@@ -25,6 +25,8 @@ from memory_maze.report.layout import format_range, format_steps, format_time
 from memory_maze.tasks import TASKS
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
+Policies = dict[str, dict[str, list[float]]]
+"""What scripted policies are rewarded in each 100 steps, by policy and task."""
 _ABLATIONS = ("core", "forget_every")  # values that an ablation's name tells
 
 
