@@ -1,6 +1,7 @@
 """Commands of the package that benchmarks call, in processes of their own, and copies of their results."""
 
 import contextlib
+import fnmatch
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,16 @@ _running: set[subprocess.Popen] = set()
 
 
 def call(minutes: float | None, *arguments: object, environment: dict[str, str] | None = None) -> None:
+    """Runs a command of the package, as `run` does."""
+    run(make_command(*arguments), minutes, environment)
+
+
+def run(
+    command: Sequence[str], minutes: float | None = None, environment: dict[str, str] | None = None
+) -> None:
     """Runs a command, or ends as it does; after so many minutes it is asked to save and stop."""
-    process = subprocess.Popen(make_command(*arguments), env=os.environ | (environment or {}))
+    # In a group of its own, as a second Ctrl-C is not waited for: `working` passes on the first.
+    process = subprocess.Popen(command, env=os.environ | (environment or {}), process_group=0)
     _running.add(process)
     try:
         code = process.wait(None if minutes is None else 60 * minutes)
@@ -38,26 +47,37 @@ def make_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "memory_maze", *map(str, arguments)]
 
 
-def copy_result(run: Path, copy: Path) -> None:
+def match(patterns: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The names that patterns stand for, in which * is anything; ends the program if one is for none."""
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise SystemExit(f"no entry {pattern}: there are {', '.join(names)}")
+    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+
+
+def copy_result(
+    run: Path, copy: Path, length: Callable[[dict[str, Any]], int] = lambda training: training["steps"]
+) -> None:
     """Copies the result of a run, unless it says less than the copy that is there.
 
-    A finished result is not replaced by an unfinished one, nor by an earlier one.
+    A finished result is not replaced by an unfinished one, nor by an earlier one, nor an unfinished one by a
+    shorter one. `length` is that of an unfinished training.
     """
-    if not (run / RESULT).exists() or _rank(run / RESULT) < _rank(copy):
+    if not (run / RESULT).exists() or _rank(run / RESULT, length) < _rank(copy, length):
         return
     with replacing(copy) as path:
         shutil.copyfile(run / RESULT, path)
 
 
-def _rank(path: Path) -> tuple[bool, bool, int, str]:
-    """How much a result says, for comparing: whether it is finished and evaluated, its steps, its date."""
+def _rank(path: Path, length: Callable[[dict[str, Any]], int]) -> tuple[bool, bool, int, str]:
+    """How much a result says, for comparing: whether it is finished and evaluated, its length, its date."""
     try:
         result = json.loads(path.read_text())
-        steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
-        finished, evaluations = steps >= planned, result.get("evaluations", [])
+        training, evaluations = result["training"], result.get("evaluations", [])
+        finished = training["steps"] >= training["steps_planned"]
         dates = [one.get("date") or "" for one in (result, *evaluations)]
         evaluated = bool(evaluations or result.get("evaluation"))
-        return finished, evaluated, 0 if finished else steps, max(dates)
+        return finished, evaluated, 0 if finished else length(training), max(dates)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # there is none, or it is damaged
         return False, False, -1, ""
 

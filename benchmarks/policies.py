@@ -1,7 +1,8 @@
 """Scores of the policies that need no training: `python benchmarks/policies.py` writes results/policies.json.
 
 Both engines play the same mazes. The reference takes a millisecond a step, so that 200 episodes of 9x9
-take minutes and of 15x15 half an hour: --engines jax leaves it out. What a file has already is kept.
+take minutes and of 15x15 half an hour: --engines jax leaves it out. What a file has already is kept. Other
+sizes may be given too: --tasks 7x7.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from memory_maze.agents.load import load_policy
 from memory_maze.episodes.evaluate import PAPER, evaluate
 from memory_maze.policies import POLICIES
 from memory_maze.system.files import replacing
-from memory_maze.tasks import TASKS
+from memory_maze.tasks import TASKS, parse_task
 
 console = Console()
 
@@ -44,6 +45,11 @@ class Config:
 
 
 def main(config: Config) -> None:
+    print_results(add(config))
+
+
+def add(config: Config) -> dict[str, Any]:
+    """Measures what is asked for, and gives all that the file then has."""
     results: dict[str, Any] = json.loads(config.out.read_text()) if config.out.exists() else {}
     for policy in config.policies:
         for engine in config.engines:
@@ -51,18 +57,18 @@ def main(config: Config) -> None:
                 results[f"{policy} {task} {engine}"] = measure(config, policy, task, engine)
                 with replacing(config.out) as path:
                     path.write_text(json.dumps(results, indent=2) + "\n")
-    print_results(results)
+    return results
 
 
 def measure(config: Config, policy: str, task: str, engine: str) -> dict[str, Any]:
     run = describe_run(graphics=False) | {"device": jax.devices()[0].device_kind, "policy": policy}
     with Progress(console=console, transient=True) as progress:
-        total = config.episodes * TASKS[task].episode_steps()
+        total = config.episodes * parse_task(task).episode_steps()
         bar = progress.add_task(f"{policy} {task} {engine}", total=total)
         advance = lambda steps: progress.advance(bar, steps)  # noqa: E731
         return run | evaluate(
             load_policy(policy),
-            TASKS[task],
+            parse_task(task),
             config.episodes,
             engine=engine,
             seed=config.seed,
@@ -74,7 +80,7 @@ def print_results(results: dict[str, Any]) -> None:
     table = Table("policy", "task", "engine", "score", "+-", "episodes", "paper's oracle")
     for figures in results.values():
         cells = [f"{figures['mean']:.2f}", f"{figures['std_error']:.2f}", str(figures["episodes"])]
-        paper = str(PAPER[figures["task"]]["oracle"])
+        paper = str(PAPER.get(figures["task"], {}).get("oracle", ""))
         table.add_row(figures["policy"], figures["task"], figures["engine"], *cells, paper)
     console.print(table)
 

@@ -14,7 +14,6 @@ Ctrl-C end the slice early. What failed is told at the end, and tried again by t
 
 import dataclasses
 import datetime
-import fnmatch
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import tyro
+from commands import match
 from entries import Entry, collect, measure, probe, shorten, train
 from machine import ROOT
 from online import DREAMERS
@@ -164,12 +164,9 @@ def choose(config: Config) -> tuple[Entry, ...]:
     if not config.names:
         chosen = QUEUE
     else:
-        for pattern in config.names:
-            if not any(fnmatch.fnmatch(entry.name, pattern) for entry in QUEUE):
-                raise SystemExit(f"no entry {pattern}: there are {', '.join(entry.name for entry in QUEUE)}")
-        asked = [one for one in QUEUE if any(fnmatch.fnmatch(one.name, name) for name in config.names)]
-        needed = {entry.needs for entry in asked}
-        chosen = tuple(entry for entry in QUEUE if entry in asked or entry.name in needed)
+        asked = match(config.names, [entry.name for entry in QUEUE])
+        needed = {entry.needs for entry in QUEUE if entry.name in asked}
+        chosen = tuple(entry for entry in QUEUE if entry.name in asked or entry.name in needed)
     return tuple(entry.shrink() for entry in chosen) if config.tiny else chosen
 
 

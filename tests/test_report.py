@@ -145,19 +145,42 @@ def test_the_table_has_the_papers_scores_and_ours(results):
     }
 
 
+def make_timed(seed, steps, mean=2.0, minutes=15.0, seconds=900.4, **changes):
+    """A run that `--minutes` ended."""
+    result = make_result(seed=seed, mean=mean, preset="small", steps=steps)
+    result["config"] |= {"minutes": minutes}
+    result["training"] |= {"steps_planned": 1000 * MILLION, "seconds": seconds} | changes
+    return result
+
+
+def test_runs_for_some_minutes_are_named_by_what_they_did():
+    (one,) = group([make_timed(0, 497_600, 2.0), make_timed(1, 513_600, 4.0), make_timed(2, 502_400, 3.0)])
+    assert one.name == "IMPALA, preset small, 15 min, 500k-510k steps"
+    assert str(one.score("9x9", "jax")) == "3.0 ± 1.0"
+    assert "| 497.6k |" in tables.make_run_table([one])
+    (resumed,) = group([make_timed(0, 497_600, minutes=4.0)])
+    assert resumed.name == "IMPALA, preset small, 15 min, 500k steps", "the last call had what was left"
+
+
+@pytest.mark.parametrize("changes", [{"seconds": 600.0}, {"seconds": None}, {"steps_planned": MILLION}])
+def test_runs_that_were_to_go_on_are_unfinished(changes):
+    (one,) = group([make_timed(0, 500_000, **changes)])
+    assert "unfinished: 500k of 1" in one.name
+
+
 def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, capsys):
     out = tmp_path / "report"
     main(["report", "online", str(results), "--out", str(out)])
     printed = capsys.readouterr().out
     assert "33.9 ± 0.4" in printed
     assert "22.0 ± 2.8" in printed
-    names = ["online-curves.png", "online-episode.png", "online.md", "online.json"]
-    assert {path.name for path in out.iterdir()} == set(names)
+    pictures = ["online-curves.png", "online-minutes.png", "online-episode.png"]
+    assert {path.name for path in out.iterdir()} == {*pictures, "online.md", "online.json"}
     page = (out / "online.md").read_text()
     assert "| Oracle | paper | - | 34.8 | 58.0 | 74.5 | 87.7 |" in page
     assert "| 9x9 | 1 | 100M | 2.0 h | 14,000 | 100 | 99 | 1 cpu | 2026-11-15 | 01234567 |" in page
     assert "standard deviation" in page
-    assert set(re.findall(r"\]\((.*?)\)", page)) == {"online-curves.png", "online-episode.png"}
+    assert re.findall(r"\]\((.*?)\)", page) == pictures
     scores = json.loads((out / "online.json").read_text())
     cell = next(row for row in scores["rows"] if row["engine"] == "JAX")["scores"]["9x9"]
     assert (cell["mean"], cell["runs"], cell["episodes"], cell["error_over"]) == (22.0, 2, 200, "runs")
@@ -165,7 +188,7 @@ def test_the_command_prints_the_table_and_writes_the_report(results, tmp_path, c
     assert cell["share_of_oracle"] == pytest.approx(22 / 34.8)
     assert len(scores["runs"]) == 6
     assert str(tmp_path) not in page + (out / "online.json").read_text()
-    for name in ("online-curves.png", "online-episode.png"):
+    for name in pictures:
         image = imageio.imread(out / name)
         assert min(image.shape[:2]) > 400
         assert image[..., :3].std() > 10
@@ -258,6 +281,40 @@ def test_curves_are_means_of_runs_beside_the_papers_scores(results):
     assert len(legend.get_texts()) == 6
 
 
+POLICIES = {"oracle": {"9x9": [3.5] * 10, "15x15": [9.0]}, "random": {"9x9": [0.01] * 10}}
+
+
+def test_curves_over_minutes_show_how_long_one_waits(results):
+    figure = figures.draw_minutes(group(find_results([results])), POLICIES)
+    titles = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+    lines = lines_of(titles["9x9"])
+    ours = lines["IMPALA, preset fast, 100M steps"]
+    assert ours[-1] == pytest.approx([20, 22])
+    assert ours[len(ours) // 2, 1] == pytest.approx(22 * ours[len(ours) // 2, 0] / 20, abs=0.2)
+    assert lines["oracle, which knows the map"][0, 1] == 35
+    assert lines["random policy"][0, 1] == pytest.approx(0.1)
+    assert lines["IMPALA, the paper's at 100M steps"][0, 1] == 23.4
+    assert titles["9x9"].get_title(loc="right") == ""
+    assert "random policy" not in lines_of(titles["15x15"]), "nobody measured it"
+
+
+def test_scores_far_above_small_runs_are_named_and_not_drawn():
+    (axes,) = figures.draw_minutes(group([make_timed(0, 500_000, mean=2.0)]), POLICIES).axes
+    assert axes.get_ylim()[1] < 3
+    assert set(lines_of(axes)) == {"IMPALA, preset small, 15 min, 500k steps", "random policy"}
+    above = "above: oracle 35.0, paper's IMPALA 23.4, paper's Dreamer (TBTT) 33.2"
+    assert axes.get_title(loc="right") == above
+
+
+def test_runs_without_times_have_no_curve_over_minutes(tmp_path):
+    old, new = make_result(), make_result(preset="small")
+    for point in old["curve"]:
+        point["seconds"] = None
+    (axes,) = figures.draw_minutes(group([old, new]), {}).axes
+    assert not any("preset fast" in name for name in lines_of(axes))
+    assert figures.draw_minutes(group([old]), POLICIES) is None
+
+
 @pytest.mark.parametrize("tasks", [("9x9",), ("9x9", "11x11")])
 def test_long_names_are_not_cut_off(tasks):
     changes = {"entropy": 0.001, "trust": None, "momentum": 0.0, "learning_rate": 0.0001, "horizon": 1000}
@@ -293,7 +350,8 @@ def test_what_was_never_evaluated_has_no_figure_of_episodes(tmp_path):
     out = tmp_path / "report"
     save(tmp_path / "online", make_result(evaluations=[]))
     main(["report", "online", str(tmp_path / "online"), "--out", str(out)])
-    assert {path.name for path in out.iterdir()} == set(["online-curves.png", "online.md", "online.json"])
+    written = {"online-curves.png", "online-minutes.png", "online.md", "online.json"}
+    assert {path.name for path in out.iterdir()} == written
     assert "online-episode.png" not in (out / "online.md").read_text()
 
 

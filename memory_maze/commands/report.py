@@ -39,7 +39,7 @@ class Command:
     """Replace player names by P1, P2, ... in the order of their first episodes."""
     policies: Path | None = None
     """Output of benchmarks/policies.py, by default policies.json in --results. If it exists, the oracle's
-    rewards over the episode are plotted."""
+    rewards over the episode are plotted, and its score and a random policy's beside curves over minutes."""
 
     def run(self) -> None:
         if self.out is not None and importlib.util.find_spec("matplotlib") is None:
@@ -65,7 +65,7 @@ class Command:
         console.print(make_table(rows, groups))
         if self.out is None:
             return []
-        blocks = [*online_blocks(groups, self._read_oracle()), *note_damaged(found.damaged)]
+        blocks = [*online_blocks(groups, self._read_policies()), *note_damaged(found.damaged)]
         return self._write("Online benchmark", blocks, describe_scores(rows, groups))
 
     def _report_probing(self) -> list[Path]:
@@ -107,14 +107,14 @@ class Command:
         if self.out is None:
             return []
         scores = human.describe_scores(found, sizes, anonymous=self.anonymous)
-        return self._write("People", human_blocks(found, sizes, self._read_oracle()), scores)
+        return self._write("People", human_blocks(found, sizes, self._read_policies()), scores)
 
     def _write_page(self) -> list[Path]:
         from memory_maze.report.page import write_page, write_page_of
 
         if self.out is None:
             raise ValueError("a page needs an output directory: memory-maze report page --out DIR")
-        about: dict[str, Any] = {"oracle": self._read_oracle(), "anonymous": self.anonymous}
+        about: dict[str, Any] = {"policies": self._read_policies(), "anonymous": self.anonymous}
         if self.paths:
             made = write_page_of(self.paths, self.out, **about)
         else:
@@ -135,10 +135,10 @@ class Command:
             path.write_text(json.dumps(scores, indent=1) + "\n")
         return [page, self.out / f"{self.what}.json", *pictures]
 
-    def _read_oracle(self) -> dict[str, list[float]]:
-        from memory_maze.report.blocks import read_oracle
+    def _read_policies(self) -> dict[str, dict[str, list[float]]]:
+        from memory_maze.report.blocks import read_policies
 
-        return read_oracle(self.policies or self.results / "policies.json")
+        return read_policies(self.policies or self.results / "policies.json")
 
 
 def warn_of_damage(damaged: Iterable[str]) -> None:

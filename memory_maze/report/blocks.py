@@ -6,11 +6,10 @@ from pathlib import Path
 
 from memory_maze.report import human, online, online_tables, probing, probing_tables
 from memory_maze.report.markup import Block, Picture
+from memory_maze.report.online import Policies
 
-Oracle = dict[str, list[float]]
 
-
-def online_blocks(groups: Sequence[online.Group], oracle: Oracle) -> list[Block]:
+def online_blocks(groups: Sequence[online.Group], policies: Policies) -> list[Block]:
     """Of trained agents."""
     from memory_maze.report import figures
 
@@ -23,9 +22,14 @@ def online_blocks(groups: Sequence[online.Group], oracle: Oracle) -> list[Block]
             figures.draw_curves(groups),
         ),
         Picture(
+            "minutes.png",
+            "Episode returns over the time of training, on the device that each run was on.",
+            figures.draw_minutes(groups, policies),
+        ),
+        Picture(
             "episode.png",
             "Rewards over the episode: agents that remember the maze get faster.",
-            figures.draw_episodes(groups, oracle),
+            figures.draw_episodes(groups, policies["oracle"]),
         ),
     ]
     if engines := online_tables.make_engine_table(groups):
@@ -67,7 +71,7 @@ def probing_blocks(groups: Sequence[probing.Group]) -> list[Block]:
     ]
 
 
-def human_blocks(found: human.Found, sizes: Sequence[human.Size], oracle: Oracle) -> list[Block]:
+def human_blocks(found: human.Found, sizes: Sequence[human.Size], policies: Policies) -> list[Block]:
     """Of people."""
     from memory_maze.report import human_figures
 
@@ -79,7 +83,7 @@ def human_blocks(found: human.Found, sizes: Sequence[human.Size], oracle: Oracle
             "episode.png",
             "Rewards over the episode: people get faster as they come to know the maze. Bands are "
             "bootstrapped 95 % intervals of the mean.",
-            human_figures.draw_episodes(sizes, oracle),
+            human_figures.draw_episodes(sizes, policies["oracle"]),
         ),
         Picture(
             "scores.png",
@@ -94,16 +98,15 @@ def human_blocks(found: human.Found, sizes: Sequence[human.Size], oracle: Oracle
     ]
 
 
-def read_oracle(path: Path) -> Oracle:
-    """The oracle's rewards in 100 steps by task; nothing without the file."""
+def read_policies(path: Path) -> Policies:
+    """Of the oracle and a random policy, as benchmarks/policies.py wrote them; nothing without the file."""
+    found: Policies = {"oracle": {}, "random": {}}
     if not path.exists():
-        return {}
+        return found
     try:
-        found = json.loads(path.read_text()).values()
-        return {
-            one["task"]: one["rewards_per_100_steps"]
-            for one in found
-            if (one["policy"], one["engine"]) == ("oracle", "jax")
-        }
+        for one in json.loads(path.read_text()).values():
+            if one["policy"] in found and one["engine"] == "jax":
+                found[one["policy"]][one["task"]] = one["rewards_per_100_steps"]
+        return found
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: not what benchmarks/policies.py writes: {error}") from error

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from memory_maze.variants import name_task, read_variant
 
 MISSING = "-"
+_SLACK = 1.0  # seconds
+_FAR = 10  # times the steps made: a plan that nobody waits for
 Name = TypeVar("Name")
 
 
@@ -152,6 +154,23 @@ def describe_trained(result: dict[str, Any], former: str | None) -> list[str]:
 
 def is_finished(result: dict[str, Any]) -> bool:
     return result["training"]["steps"] >= result["training"]["steps_planned"]
+
+
+def is_timed(result: dict[str, Any]) -> bool:
+    """Whether a run trained for all its `--minutes`, and its steps were planned as no more than a limit.
+
+    The slices of a queue end by `--minutes` too, but their runs go on until all steps are done.
+    """
+    minutes, training = result["config"].get("minutes"), result["training"]
+    if minutes is None or training["seconds"] is None or is_finished(result):
+        return False
+    trained = training["seconds"] >= 60 * minutes - _SLACK
+    return trained and training["steps_planned"] > _FAR * training["steps"]
+
+
+def is_whole(result: dict[str, Any]) -> bool:
+    """Whether a run did what it was to do."""
+    return is_finished(result) or is_timed(result)
 
 
 def sort_tasks(tasks: Iterable[str]) -> list[str]:

@@ -63,6 +63,12 @@ def format_steps(steps: int) -> str:
     return str(steps)
 
 
+def format_range(steps: Sequence[int]) -> str:
+    """Like 500k, or 480k-520k, to two digits."""
+    ends = (format_steps(int(float(f"{end:.2g}"))) for end in (min(steps), max(steps)))
+    return "-".join(dict.fromkeys(ends))
+
+
 def describe_origin(result: dict[str, Any]) -> list[str]:
     """Device, date and commit of a run, as the last cells of its line."""
     devices = (result["hardware"] or {}).get("devices")

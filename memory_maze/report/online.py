@@ -11,11 +11,22 @@ from memory_maze import paper
 from memory_maze.agents.config import AgentConfig
 from memory_maze.agents.registry import AGENTS, find_config
 from memory_maze.report import cells
-from memory_maze.report.cells import Cell, describe_trained, gather, is_finished, make_cell, sort_tasks
-from memory_maze.report.layout import format_steps
+from memory_maze.report.cells import (
+    Cell,
+    describe_trained,
+    gather,
+    is_finished,
+    is_timed,
+    is_whole,
+    make_cell,
+    sort_tasks,
+)
+from memory_maze.report.layout import format_range, format_steps, format_time
 from memory_maze.tasks import TASKS
 
 ENGINES = {"jax": "JAX", "mujoco": "MuJoCo"}
+Policies = dict[str, dict[str, list[float]]]
+"""What scripted policies are rewarded in each 100 steps, by policy and task."""
 _ABLATIONS = ("core", "forget_every")  # values that an ablation's name tells
 
 
@@ -59,16 +70,24 @@ def _cut(report: dict[str, Any], count: int) -> dict[str, Any]:
 def group(results: Iterable[dict[str, Any]]) -> list[Group]:
     """Runs of one agent, trained for as long; those that were not finished have a name of their own."""
     # What is for comparison comes after what it is compared with, what is not finished last.
-    rank = lambda one: (not is_finished(one.results[0]), bool(one.results[0]["ablation"]), one.name)  # noqa: E731
+    rank = lambda one: (not is_whole(one.results[0]), bool(one.results[0]["ablation"]), one.name)  # noqa: E731
     found = gather(results, lambda result: (name_agent(result), result["agent"]))
     titles = collections.Counter(name for name, _ in found)
     # Agents of one's own may have any title.
     named = {name if titles[name] == 1 else f"{name}, {agent}": found[name, agent] for name, agent in found}
-    return sorted((Group(name, members) for name, members in named.items()), key=rank)
+    made = (Group(name + _name_steps(members), members) for name, members in named.items())
+    return sorted(made, key=rank)
+
+
+def _name_steps(results: Sequence[dict[str, Any]]) -> str:
+    """What each run made of the same minutes, which are its name."""
+    if not is_timed(results[0]):
+        return ""
+    return f", {format_range([result['training']['steps'] for result in results])} steps"
 
 
 def name_agent(result: dict[str, Any]) -> str:
-    """Like "IMPALA, preset fast, no memory, 100M steps"."""
+    """Like "IMPALA, preset fast, no memory, 100M steps", or without steps if it trained for some minutes."""
     words = [paper.mark(result["title"])]
     words += [f"preset {result['preset']}"] if result["preset"] else []
     words += [result["ablation"]] if result["ablation"] else []
@@ -78,6 +97,8 @@ def name_agent(result: dict[str, Any]) -> str:
     steps, planned = result["training"]["steps"], result["training"]["steps_planned"]
     if is_finished(result):
         words.append(f"{format_steps(planned)} steps")
+    elif is_timed(result):
+        words.append(format_time(result["training"]["seconds"]))
     else:
         words.append(f"unfinished: {format_steps(steps)} of {format_steps(planned)} steps")
     return ", ".join(words)

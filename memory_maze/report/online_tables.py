@@ -9,7 +9,7 @@ from rich.table import Table
 from memory_maze import paper
 from memory_maze.episodes.evaluate import describe_few_layouts
 from memory_maze.report import layout
-from memory_maze.report.cells import MISSING, Cell, is_finished
+from memory_maze.report.cells import MISSING, Cell, is_whole
 from memory_maze.report.engines import compare
 from memory_maze.report.layout import describe_origin, format_steps, format_time, markdown
 from memory_maze.report.online import Group, Row, columns, former_note
@@ -67,7 +67,7 @@ def make_run_table(groups: Sequence[Group]) -> str:
 def _describe_line(result: dict[str, Any]) -> list[str]:
     training = result["training"]
     speed, steps = training["steps_per_second"], format_steps(training["steps"])
-    if not is_finished(result):
+    if not is_whole(result):
         steps += f" of {format_steps(training['steps_planned'])}"
     return [
         result["task"],

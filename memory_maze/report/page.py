@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from memory_maze.report import benchmarks, human, online, probing
-from memory_maze.report.blocks import Oracle, human_blocks, online_blocks, probing_blocks
+from memory_maze.report.blocks import human_blocks, online_blocks, probing_blocks
 from memory_maze.report.cells import MISSING
 from memory_maze.report.layout import markdown, note_damaged
 from memory_maze.report.markup import Block, code, escape_markdown, fill_page, make_html
+from memory_maze.report.online import Policies
 from memory_maze.results.find import Found, find_places, read_places
 from memory_maze.results.schema import ONLINE, PROBING
 from memory_maze.system.files import replacing
@@ -175,7 +176,7 @@ BENCHMARKS = {
 
 
 def write_page(
-    out: Path, results: Path, recordings: Path, *, oracle: Oracle, anonymous: bool = False
+    out: Path, results: Path, recordings: Path, *, policies: Policies, anonymous: bool = False
 ) -> Made:
     """Writes `out`/index.html: everything that this package's own results are.
 
@@ -183,15 +184,15 @@ def write_page(
         out: A folder.
         results: Folder with online, trials, probing, probing-small and the files of benchmarks.
         recordings: What people played.
-        oracle: Its rewards in 100 steps by task, from `read_oracle`.
+        policies: What the oracle and a random policy score, from `read_policies`.
         anonymous: People are called P1, P2, ...
     """
     sections = [
-        _online([results / "online"], oracle),
-        _trials(results / "trials", results / "online", oracle),
+        _online([results / "online"], policies),
+        _trials(results / "trials", results / "online", policies),
         _probing([results / "probing"]),
         _probing_small(results / "probing-small"),
-        _people([recordings], oracle, anonymous),
+        _people([recordings], policies, anonymous),
         *(_benchmarks(title, results, files) for title, files in BENCHMARKS.items()),
     ]
     if not any(section.blocks for section in sections):
@@ -202,12 +203,12 @@ def write_page(
     return _write(out, sections)
 
 
-def write_page_of(paths: Sequence[Path], out: Path, *, oracle: Oracle, anonymous: bool = False) -> Made:
+def write_page_of(paths: Sequence[Path], out: Path, *, policies: Policies, anonymous: bool = False) -> Made:
     """Writes `out`/index.html: what runs of all kinds and people have come to, in some folders."""
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} not found: give directories of runs or recordings")
-    sections = [_online(paths, oracle), _probing(paths), _people(paths, oracle, anonymous)]
+    sections = [_online(paths, policies), _probing(paths), _people(paths, policies, anonymous)]
     if not any(section.blocks for section in sections):
         damaged = [text for section in sections for text in section.damaged]
         names = " ".join(map(str, paths))
@@ -235,15 +236,15 @@ def make_page(sections: Iterable[Section]) -> str:
     return fill_page(TITLE, INTRODUCTION, f"Made on {now()[:10]} with {version}.", parts)
 
 
-def _online(paths: Sequence[Path], oracle: Oracle) -> Section:
+def _online(paths: Sequence[Path], policies: Policies) -> Section:
     section, found = _find("Online benchmark", paths, ONLINE)
     if found.results:
-        blocks = online_blocks(online.group(found.results), oracle)
+        blocks = online_blocks(online.group(found.results), policies)
         section.blocks = [*blocks, *note_damaged(found.damaged), *_origins(_agent_lines(found.results))]
     return section
 
 
-def _trials(folder: Path, benchmark: Path, oracle: Oracle) -> Section:
+def _trials(folder: Path, benchmark: Path, policies: Policies) -> Section:
     """Agents with other values, beside those of the benchmark in the same mazes."""
     section, trials = _find("Trials of other values", [folder], ONLINE)
     section.missing = []  # nobody needs them
@@ -251,7 +252,7 @@ def _trials(folder: Path, benchmark: Path, oracle: Oracle) -> Section:
     others = _find("", [benchmark], ONLINE)[1].results
     beside = [result for result in others if result["task"] in tasks and not result["ablation"]]
     if trials.results:
-        blocks = online_blocks(online.group([*trials.results, *beside]), oracle)
+        blocks = online_blocks(online.group([*trials.results, *beside]), policies)
         section.blocks = [*blocks, *note_damaged(trials.damaged), *_origins(_agent_lines(trials.results))]
     return section
 
@@ -294,12 +295,12 @@ def _probing_small(folder: Path) -> Section:
     return section
 
 
-def _people(paths: Sequence[Path], oracle: Oracle, anonymous: bool) -> Section:
+def _people(paths: Sequence[Path], policies: Policies, anonymous: bool) -> Section:
     section = Section("People")
     found = human.find_recordings([path for path in paths if path.exists()], anonymous=anonymous)
     section.damaged = list(found.damaged.values())
     if found.counted:
-        section.blocks = human_blocks(found, human.group(found.counted), oracle)
+        section.blocks = human_blocks(found, human.group(found.counted), policies)
     else:
         name = Path(short_name(str(paths[0])))
         remedy = f"{code(f'memory-maze play --out {name}')} or {code('memory-maze serve')}"
