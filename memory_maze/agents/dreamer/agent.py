@@ -186,7 +186,9 @@ def update(
     if isinstance(config, ProbeConfig) and config.probe_head == "fixed":
         of_model = of_model[0], jax.tree.map(jnp.zeros_like, of_model[1])
     # All with the weights from before this update.
-    starts = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), learned.states)
+    starts = jax.tree.map(
+        lambda leaf: leaf[:: config.imagine_every].reshape(-1, leaf.shape[-1]), learned.states
+    )
     dream = imagine(network.model, network.actor, jax.lax.stop_gradient(starts), config.horizon, dream_key)
     target = choose_target(network.critic, learner.target, learner.updates, config.target_interval)
     found = find_returns(network.model, target, dream, config.discount, config.lambda_)

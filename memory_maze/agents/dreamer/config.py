@@ -53,6 +53,8 @@ class Config(OffPolicyConfig):
     """Lambda of the returns."""
     horizon: int = 15
     """Imagined actions per sequence."""
+    imagine_every: int = 1
+    """Imagine from every Nth record of each sequence."""
     entropy_cost: float = 0.001
     """Coefficient of the entropy bonus."""
     target_interval: int = 100
@@ -86,7 +88,7 @@ class Config(OffPolicyConfig):
             check_least(1, **{name: getattr(self, name)})
         check_least(0, head_layers=self.head_layers, weight_decay=self.weight_decay)
         check_least(0, entropy_cost=self.entropy_cost, kl_scale=self.kl_scale, reward_scale=self.reward_scale)
-        check_least(1, target_interval=self.target_interval)
+        check_least(1, target_interval=self.target_interval, imagine_every=self.imagine_every)
         check_above(0, learning_rate=self.learning_rate, actor_learning_rate=self.actor_learning_rate)
         check_above(0, critic_learning_rate=self.critic_learning_rate, adam_epsilon=self.adam_epsilon)
         check_above(0, max_grad_norm=self.max_grad_norm)
