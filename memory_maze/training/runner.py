@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 
 from memory_maze.sampler import check_seed
+from memory_maze.system.cpu import return_memory
 from memory_maze.system.limits import check_above, check_least
 from memory_maze.training.checkpoint import Checkpoints
 from memory_maze.training.devices import is_first
@@ -170,6 +171,7 @@ class _Runner:
             compiling = time.perf_counter()
             program = job.compile(checkpoints, updates)
             compile_seconds = time.perf_counter() - compiling
+            return_memory()
             if program is not None:
                 check_memory(program, job.devices, self.tell)
             made = job.begin(checkpoints)
