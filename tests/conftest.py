@@ -6,12 +6,19 @@ from pathlib import Path
 
 import hypothesis
 import jax
+import jax.numpy as jnp
 import pytest
 
+from memory_maze.engine import observe
 from memory_maze.system.programs import cache_programs
 
 # No window opens during the tests; test_window.py uses a real virtual screen.
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+# Programs of tests are compiled for longer than they run; also those of processes that tests start, for the
+# same results.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=30)
 hypothesis.settings.load_profile("default")
@@ -36,8 +43,9 @@ def one_device():
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_programs(one_device):
-    """Each file of tests compiles much that others do too."""
+    """Each file of tests compiles much that others do too, and hundreds of operations on their own."""
     cache_programs()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,6 +56,31 @@ def return_memory():
     gc.collect()
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
+
+
+@pytest.fixture(scope="module")
+def optimized(return_memory):
+    """For tests that play thousands of steps: programs that were compiled in seconds are ten times slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+        jax.config.update("jax_disable_most_optimizations", False)
+        yield
+    jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
+
+
+@pytest.fixture(scope="module")
+def plain_pictures():
+    """Pictures that differ where states do: those of the engine take long to compile."""
+
+    def draw(view, atlas, state):
+        angles = jnp.arange(view.resolution) / 10
+        rows, columns = jnp.sin(state.body.x + angles), jnp.cos(state.body.y + state.body.steer + angles)
+        picture = 127 + 60 * (rows[:, None] + columns + state.target / 6)
+        return jnp.stack([picture] * 3, axis=-1).astype(jnp.uint8)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observe, "render_state", draw)
+        yield
 
 
 @pytest.fixture

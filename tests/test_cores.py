@@ -30,6 +30,8 @@ from memory_maze.results.metrics import read_metrics
 from memory_maze.system.imports import import_name
 from memory_maze.system.overrides import override
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 DEBUG = PRESETS["debug"]
 
 # The example of docs/training.md, whose carry has another size than its output, and whose steps are parallel.
