@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 export PYTHON
 
-.PHONY: demo check test test-slow lint newest newest-3 newest-4 newest-python setup-dev benchmark peer clean
+.PHONY: demo check test test-slow lint newest newest-3 newest-4 newest-python setup-dev setup-system benchmark peer clean
 
 demo:
 	@scripts/venv.sh $(VENV) video constraints.txt
@@ -20,14 +20,17 @@ check: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE:%=tests/test_%.py)
 
 # Two files of tests at a time, and not those with few but long tests last, when one would run alone.
-test: lint newest
+test:
+	@$(MAKE) --no-print-directory -j 2 -O lint $(NEWEST)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
 
-setup-dev:
+setup-system:
 	@scripts/system.sh xvfb xdotool chromium
+
+setup-dev: setup-system
 	@scripts/venv.sh $(VENV) dev constraints.txt
 
 lint: setup-dev
@@ -38,13 +41,16 @@ lint: setup-dev
 
 # The newest MuJoCo 3 and 4 look the same and move the same until a wall is touched. The newest Python that is
 # here, also one that only pyenv knows, has the newest JAX.
-newest: setup-dev
-	@mkdir -p build && grep -v '^mujoco=' constraints.txt > build/constraints.txt
-	@$(MAKE) --no-print-directory -j 2 -O newest-3 newest-4 newest-python
+NEWEST = newest-3 newest-4 newest-python
+newest:
+	@$(MAKE) --no-print-directory -j 2 -O $(NEWEST)
+
+build/constraints.txt: constraints.txt
+	@mkdir -p build && grep -v '^mujoco=' $< > $@
 
 newest-3: PIN = mujoco>=3.17,<4
 newest-4: PIN = mujoco>=4,<5
-newest-3 newest-4: newest-%:
+newest-3 newest-4: newest-%: setup-system build/constraints.txt
 	@scripts/venv.sh $(VENV)-mujoco$* check build/constraints.txt "$(PIN)"
 	$(VENV)-mujoco$*/bin/python -m pytest -m 'newest and not slow' $$(grep -l 'mark\.newest' tests/*.py)
 

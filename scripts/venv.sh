@@ -20,5 +20,5 @@ fi
 [ -x "$folder/bin/python" ] || "$python" -m venv "$folder" ||
   { rm -rf "$folder"; echo "Please install the package python3-venv, or choose another Python:" \
     "make PYTHON=/path/to/python" >&2; exit 1; }
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check -c "$constraints" -e ".[$extras]" "$@"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -c "$constraints" -e ".[$extras]" "$@"
 echo "$wanted" > "$stamp"

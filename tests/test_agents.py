@@ -13,6 +13,8 @@ from memory_maze.agents.registry import AGENTS, find_config, name_agent
 from memory_maze.cli import main
 from memory_maze.results.metrics import read_metrics
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 OWN = """
 import dataclasses
 from typing import ClassVar

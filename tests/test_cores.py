@@ -30,6 +30,8 @@ from memory_maze.results.metrics import read_metrics
 from memory_maze.system.imports import import_name
 from memory_maze.system.overrides import override
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 DEBUG = PRESETS["debug"]
 
 # The example of docs/training.md, whose carry has another size than its output, and whose steps are parallel.
@@ -78,7 +80,6 @@ def seen_after(core):
     return np.flatnonzero(np.abs(np.array(other - one)).max(axis=1) > 1e-6).tolist()
 
 
-@pytest.mark.pythons
 @pytest.mark.parametrize("name", CORES)
 def test_the_packages_cores_keep_the_contract(name):
     config = CoreConfig.find(name)(size=7)
@@ -100,7 +101,6 @@ def test_a_core_of_ones_own_keeps_the_contract(folder):
     assert seen_after(core) == [2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.pythons
 @pytest.mark.parametrize("core", [LSTM, GRU])
 def test_gradients_written_by_hand_are_those_of_the_steps(core):
     made = core(jax.random.key(0), 5, 7)
@@ -123,7 +123,6 @@ def test_gradients_written_by_hand_are_those_of_the_steps(core):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.pythons
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_a_horizon_lets_memories_last(name):
     def half_life(horizon):

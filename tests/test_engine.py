@@ -20,6 +20,8 @@ from memory_maze.world import cell_to_world
 
 NUM = 6
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 
 @pytest.fixture(scope="module")
 def env():

@@ -9,6 +9,8 @@ from memory_maze.cli import main
 from memory_maze.results.metrics import read_metrics
 from memory_maze.training.log import Log
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 
 def test_lines_after_the_checkpoint_are_written_again(tmp_path):
     log = Log(tmp_path, 0)
@@ -39,7 +41,7 @@ def offline(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("default")
 def test_weights_and_biases_are_told_and_know_the_run_again(offline):
-    words = ["train", "impala", "--preset", "debug", "--task", "7x7", "--evaluate", "0", "--wandb"]
+    words = ["train", "impala", "--preset", "debug", "--evaluate", "0", "--wandb"]
     words += ["--out", str(offline), "--log-every", "0"]
     main([*words, "--steps", "32"])
     main([*words, "--steps", "64"])

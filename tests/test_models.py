@@ -13,8 +13,6 @@ from memory_maze.models.nets import ResNet
 from memory_maze.models.ops import convolution, convolution_kernels
 from memory_maze.models.ops.convolution import Weights
 
-pytestmark = pytest.mark.pythons
-
 
 def plain_conv(x, weights):
     layout = ("NHWC", "HWIO", "NHWC")
@@ -98,6 +96,7 @@ def test_kernels_give_what_xla_gives(name, inputs, outputs, side, monkeypatch):
         np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(two, np.float32))
 
 
+@pytest.mark.pythons  # whose JAX is another
 def test_kernels_are_compiled_for_nvidia_only(described_gpu):
     network = ResNet(jax.random.key(0), 8, dtype=jnp.bfloat16)
     images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.uint8)

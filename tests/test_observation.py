@@ -24,9 +24,6 @@ from memory_maze.reference.observation import Observer, draw_border, draw_minima
 from memory_maze.scenario import layout_of
 from memory_maze.world import BORDER_COLORS, CELL_METRES
 
-pytestmark = pytest.mark.pythons
-
-
 VIEWS = {
     "border": ("9x9", {}),
     "wide border": ("11x11", {"camera_resolution": 256}),

@@ -174,7 +174,7 @@ def test_figures_of_rewards():
 
 def test_an_episode_is_the_same_in_any_company():
     """To the last bit: rounding would soon part them by metres."""
-    task, count = make_task(9, 3, seconds=75), 40
+    task, count = make_task(9, 3, seconds=25), 40
     scenarios = draw_scenarios(task, count, 0, held_out=False)
     together = play(load_policy("explorer"), scenarios, task.episode_steps())
     for some in ([0, 1, 2], [39], [7, 8, 9, 10, 11], [20, 3, 31]):
@@ -188,7 +188,7 @@ def test_an_episode_is_the_same_in_any_company():
 def test_few_episodes_are_the_first_of_many():
     played = []
     watch = lambda scenarios, recording: played.append(recording)  # noqa: E731
-    task = make_task(9, 3, seconds=75)
+    task = make_task(9, 3, seconds=25)
     few, many = (evaluate(load_policy("explorer"), task, count, watch=watch) for count in (3, 40))
     assert few["scores"] == many["scores"][:3]
     np.testing.assert_array_equal(played[0].poses, played[1].poses[:3])
@@ -197,7 +197,7 @@ def test_few_episodes_are_the_first_of_many():
 def test_shards_of_any_size_give_the_same_data_set(tmp_path):
     sets = []
     for shard in (1, 3, 9):
-        manifest = make_manifest(make_task(9, 3), 9, steps=300, evaluation=3, shard=shard)
+        manifest = make_manifest(make_task(9, 3), 9, steps=100, evaluation=3, shard=shard)
         make_missing(tmp_path / str(shard), manifest)
         sets.append(data.load(tmp_path / str(shard)).scenes)
     for other in sets[1:]:

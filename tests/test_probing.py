@@ -37,6 +37,9 @@ from memory_maze.system.files import sole_writer
 from memory_maze.system.provenance import ROOT
 from memory_maze.training.stopping import RunStoppedError
 
+# Those of the engine are read in test_data.py.
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 STEPS = 40  # of a trajectory
 
 
@@ -300,6 +303,7 @@ def test_probes_leave_no_trace_in_the_model(run, sets):
     assert not same(both.model, begin(run, 9, 3).model)
 
 
+@pytest.mark.slow  # its gradients are tested
 def test_the_supervised_model_learns_from_its_probe(run, sets):
     run = dataclasses.replace(run, model="supervised", targets=("walls",))
     one, _ = learn(run, sets)

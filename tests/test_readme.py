@@ -73,7 +73,7 @@ def test_examples_of_data_sets_run(tmp_path):
     test_examples_run(make + "\n".join(snippets), tmp_path)
 
 
-@pytest.mark.parametrize("page", ["environment", "mazes", "training"])
+@pytest.mark.parametrize("page", [pytest.param("environment", marks=pytest.mark.slow), "mazes", "training"])
 def test_examples_of_pages_run(page, tmp_path):
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     assert snippets

@@ -303,7 +303,7 @@ def scene_of(states, border):
     )
 
 
-@pytest.mark.parametrize("resolution", [64, 33])
+@pytest.mark.parametrize("resolution", [64, pytest.param(33, marks=pytest.mark.slow)])
 def test_the_gpu_kernels_draw_the_same(resolution):
     """Interpreted here; odd sizes fill neither blocks nor words. The hall shows up to six objects."""
     halls = [State(hall(), (x, -7.0, 1.0)) for x in (-8, -4, 0)]

@@ -147,6 +147,7 @@ def test_a_reload_and_a_killed_server_lose_nothing(tmp_path):
 SHORT_VIS = "7x7, Vis, 40 steps"
 
 
+@pytest.mark.slow  # its page is tested with a browser, its going on with the usual task
 def test_a_game_goes_on_in_its_own_variant_and_is_recorded_as_such(tmp_path):
     vis = ["--tasks", "7x7", "--variant", "Vis", "--seconds", "10"]
     with serving(tmp_path, *vis, "--seed", str(AHEAD), "--pace", "60") as server:

@@ -88,6 +88,7 @@ def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path):
 
 @pytest.mark.parametrize("own", [None, "own"])
 def test_programs_of_the_functional_interface_are_kept(own, tmp_path):
+    own = own and str(tmp_path / own)
     code = f"""
 import jax
 from memory_maze.engine.env import Env

@@ -39,6 +39,9 @@ from memory_maze.training import on_policy, run
 from memory_maze.training.devices import make_mesh
 from memory_maze.training.run import Run, train
 
+# Those of the engine are learned from in test_result.py.
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 DEBUG = PRESETS["debug"]
 RUN = Run("9x9", DEBUG, steps=8 * 16, layouts=64, log_every=0)
 

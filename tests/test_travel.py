@@ -20,11 +20,13 @@ QUICK = {"Vis"}
 def test_a_variant_goes_through_all_commands(variant, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = (SMALL,) if variant in PIXELS else ()
-    where = ["--task", "7x7", "--seconds", "10", "--variant", variant, "--options", *settings]
+    where = ["--task", "7x7", "--seconds", "5", "--variant", variant, "--options", *settings]
     train = ["train", "impala", "--preset", "debug", "--out", "runs/tiny", "--steps", "64"]
     main([*train, *where, "--evaluate", "5"])
     main(["evaluate", "runs/tiny", "--episodes", "6"])
-    main(["collect", "--policy", "runs/tiny", "--out", "data", "--episodes", "2", "--evaluation", "1"])
+    # Of one length, so that the program of the evaluation plays them.
+    lengths = ["--seconds", "5", "--episodes", "2", "--evaluation", "1"]
+    main(["collect", "--policy", "runs/tiny", "--out", "data", *lengths])
     main(["video", "runs/tiny", "--steps", "3", "--out", "walk.gif"])
     shown = capsys.readouterr().out
     main(["report", "online", "runs"])
@@ -32,10 +34,10 @@ def test_a_variant_goes_through_all_commands(variant, tmp_path, monkeypatch, cap
 
     options = parse_options(variant, settings)
     task, trained = read_variant(json.loads((tmp_path / "runs/tiny/config.json").read_text()))
-    assert (task.name, task.seconds, trained) == ("7x7", 10, options)
+    assert (task.name, task.seconds, trained) == ("7x7", 5, options)
     assert "unchanged" not in shown
     (evaluation,) = json.loads((tmp_path / "runs/tiny/result.json").read_text())["evaluations"]
-    assert (evaluation["episodes"], evaluation["steps"]) == (6, 10 * options.control_freq)
+    assert (evaluation["episodes"], evaluation["steps"]) == (6, 5 * options.control_freq)
     assert load("data", "train").options == options
     assert (tmp_path / "walk.gif").stat().st_size > 1000
     assert name_options(options).partition(",")[0] in shown
@@ -65,9 +67,9 @@ def test_what_no_agent_can_be_trained_in_is_refused(refused):
 
 
 def test_a_run_goes_on_in_its_own_variant_alone(tmp_path, capsys):
-    train = ["train", "impala", "--preset", "debug", "--task", "7x7", "--seconds", "10", "--evaluate", "0"]
+    train = ["train", "impala", "--preset", "debug", "--task", "7x7", "--seconds", "5", "--evaluate", "0"]
     train += ["--steps", "16", "--out", str(tmp_path / "run")]
     main([*train, "--variant", "Vis"])
     with pytest.raises(SystemExit):
         main(train)
-    assert "its run has task 7x7, Vis, 40 steps, not 7x7, 40 steps" in capsys.readouterr().err
+    assert "its run has task 7x7, Vis, 20 steps, not 7x7, 20 steps" in capsys.readouterr().err

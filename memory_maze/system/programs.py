@@ -24,7 +24,8 @@ def cache_programs() -> None:
         return
     if os.access(folder, os.W_OK) and _check_programs(folder):
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def _check_programs(folder: Path) -> bool:
