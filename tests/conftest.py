@@ -1,5 +1,3 @@
-import ctypes
-import gc
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from memory_maze.engine import observe
+from memory_maze.system.cpu import return_memory
 from memory_maze.system.programs import cache_programs
 
 # No window opens during the tests; test_window.py uses a real virtual screen.
@@ -62,13 +61,11 @@ def shared_programs(one_device):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def return_memory():
+def forget_programs():
     """Compiled programs of all files together would take ten gigabytes and more."""
     yield
     jax.clear_caches()
-    gc.collect()
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
+    return_memory()
 
 
 @pytest.fixture(scope="module")

@@ -150,7 +150,9 @@ def test_bars_are_means_beside_the_papers_agents(folder):
     assert titles == ["9x9", "15x15"]
     bars = {bar.get_label(): bar[0].get_height() for bar in figure.axes[0].containers if len(bar) == 1}
     assert bars.pop("people, mean") == 35
-    assert bars == {f"{name}, the paper's": scores["9x9"].mean for name, scores in paper.SCORES.items()}
+    assert bars == {
+        f"{paper.mark(name)}, the paper's": scores["9x9"].mean for name, scores in paper.SCORES.items()
+    }
 
 
 def test_practice_is_left_out_and_counted(folder, tmp_path, capsys):
