@@ -190,9 +190,7 @@ def _learn(
         after, metrics = update(arrays._replace(**changing))
         return {name: getattr(after, name) for name in changing}, jax.tree.map(jnp.add, sums, metrics)
 
-    changing = {
-        name: getattr(arrays, name) for name in ("network", "learner", "streams", "carries", "updates")
-    }
+    changing = {name: getattr(arrays, name) for name in _CHANGING}
     _, shapes = jax.eval_shape(update, arrays)
     sums = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     count = jnp.where(ready, config.updates_per_iteration, 0)
@@ -243,7 +241,7 @@ def _read_rows(
     rows = len(streams.episode)
     numbers = jax.lax.axis_index(AXIS) * rows + jnp.arange(rows)
     keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
-    of_rewards = jnp.arange(rows) < config.reward_windows * rows // config.batch_size
+    of_rewards = numbers < config.reward_windows
 
     def advance(stream: Stream, of_reward: jax.Array, key: jax.Array) -> tuple[Stream, Places]:
         stream_key, reward_key = jax.random.split(key)
