@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from slow_models import apply_mlp, elu, follow, log_softmax
 
 from memory_maze.agents.dreamer.behaviour import (
     Dream,
@@ -159,6 +160,54 @@ def test_the_gradient_of_the_actor_by_hand():
 
     np.testing.assert_allclose(gradient(2.0), [-0.479401, 0.479401], atol=1e-5)
     np.testing.assert_allclose(gradient(0.0), [0.020599, -0.020599], atol=1e-5)
+
+
+def test_losses_of_the_world_model_are_those_of_numpy(model, records):
+    """Of all records, in float64, by formulas of their own."""
+    key, carry = jax.random.key(7), start(model)
+    records = records._replace(terminal=jnp.zeros((STEPS, STREAMS)).at[2, 0].set(1))
+    loss, learned = model.loss(carry, records, key)
+    pixels = np.asarray(records.image, np.float64).reshape(STEPS, STREAMS, 8, 8, 8, 8, 3).mean((3, 5))
+    pixels = pixels.reshape(STEPS, STREAMS, -1) / 255 - 0.5
+    embeds = elu(apply_mlp(model.encoder.net, pixels))
+    deter, stoch, posterior, prior = follow(model.rssm, carry, embeds, records.action, records.reset, key)
+    features = np.concatenate([deter, stoch], axis=-1)
+    np.testing.assert_allclose(learned.states.vector, features, atol=1e-5)
+    image = 0.5 * 64 * ((apply_mlp(model.decoder.net, features) - pixels) ** 2).sum(-1)
+    reward = 0.5 * (apply_mlp(model.reward, features)[..., 0] - np.asarray(records.reward)) ** 2
+    ends, terminal = apply_mlp(model.terminal, features)[..., 0], np.asarray(records.terminal)
+    ended = -(terminal * np.log(1 / (1 + np.exp(-ends))) + (1 - terminal) * np.log(1 / (1 + np.exp(ends))))
+    log_posterior, log_prior = log_softmax(posterior), log_softmax(prior)
+    kl = (np.exp(log_posterior) * (log_posterior - log_prior)).sum((-1, -2))
+    for name, values in (("image", image), ("reward", reward), ("terminal", ended), ("kl", kl)):
+        assert float(learned.metrics[f"loss_{name}"]) == pytest.approx(values.mean(), rel=1e-5), name
+    assert float(loss) == pytest.approx((image + reward + ended + kl).mean(), rel=1e-5)
+
+
+def test_losses_of_the_behaviour_are_those_of_numpy(model, nets):
+    actor, critic, target = nets
+    dream = imagine(model, actor, start(model), 5, jax.random.key(4))
+    found = find_returns(model, target, dream, 0.9, 0.8)
+    losses = find_losses(actor, critic, dream, found, 0.01)
+    features, actions = np.asarray(dream.features, np.float64), np.asarray(dream.actions)
+    rewards = apply_mlp(model.reward, features)[..., 0]
+    ends = 1 / (1 + np.exp(-apply_mlp(model.terminal, features)[..., 0]))
+    values = apply_mlp(target, features)[..., 0]
+    returns, later = np.zeros((5, STREAMS)), values[5]
+    for step in reversed(range(5)):
+        goes_on = 0.9 * (1 - ends[step + 1])
+        later = returns[step] = rewards[step + 1] + goes_on * (0.2 * values[step + 1] + 0.8 * later)
+    weights = np.cumprod(1 - ends, axis=0)[:5]
+    logs = log_softmax(apply_mlp(actor, features[:5]))
+    taken = np.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
+    entropy = -(np.exp(logs) * logs).sum(-1)
+    policy = -taken * (returns - values[:5]) - 0.01 * entropy
+    wrong = 0.5 * (apply_mlp(critic, features[:5])[..., 0] - returns) ** 2
+    np.testing.assert_allclose(found.returns, returns, atol=1e-5)
+    np.testing.assert_allclose(found.weights, weights, atol=1e-5)
+    assert float(losses.actor) == pytest.approx((weights * policy).mean(), rel=1e-5)
+    assert float(losses.critic) == pytest.approx((weights * wrong).mean(), rel=1e-5)
+    assert float(losses.entropy) == pytest.approx(entropy.mean(), rel=1e-5)
 
 
 # What reaches what

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
 import subprocess
 import sys
 import time
@@ -28,6 +27,8 @@ from memory_maze.probing.agent import load_agent
 from memory_maze.results.metrics import read_metrics
 from memory_maze.training.actor import repeat
 from memory_maze.training.run import Run, check_resumed, find_devices
+
+pytestmark = pytest.mark.usefixtures("plain_pictures")  # which compile sooner
 
 STEPS, ROWS, OBJECTS = 6, 2, 3
 DEBUG = ProbeConfig.presets["debug"]
@@ -212,30 +213,42 @@ def trained(tmp_path_factory):
     return out
 
 
+def check_same_runs(one, two):
+    """Weights, optimizers, replay, streams and memories, and all metrics but times."""
+    (step, first), (other, second) = read_checkpoint(one), read_checkpoint(two)
+    assert step == other == 1600 // DEBUG.steps_per_iteration
+    assert first.keys() == second.keys()
+    assert {"replay.records.reward", "streams.episode", "carries.deter", "learner.updates"} <= first.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    untimed = [
+        [{key: value for key, value in line.items() if "second" not in key} for line in read_metrics(folder)]
+        for folder in (one, two)
+    ]
+    assert untimed[0] == untimed[1]
+
+
 @pytest.mark.pythons
-def test_a_run_that_was_killed_goes_on_as_if_it_never_had(trained, tmp_path):
+def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(trained, tmp_path):
+    main(words(tmp_path / "parts", "--evaluate", "0", steps=1000))
+    main(words(tmp_path / "parts", "--evaluate", "0"))
+    check_same_runs(trained, tmp_path / "parts")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_as_if_it_never_had(tmp_path):
     """Killed at any moment: what it made since the last checkpoint is made again."""
+    command = [sys.executable, "-m", "memory_maze"]
+    options = "--evaluate", "0", "--save-every", "0"
+    subprocess.run([*command, *words(tmp_path / "whole", *options)], check=True)
     out = tmp_path / "parts"
-    command = [sys.executable, "-m", "memory_maze", *words(out, "--evaluate", "0", "--save-every", "0")]
-    alone = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}  # as in this process
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=alone) as process:
+    with subprocess.Popen([*command, *words(out, *options)]) as process:
         while process.poll() is None and len(list(out.glob("checkpoints/[0-9]*/checksums.json"))) < 2:
             time.sleep(0.02)
         process.kill()
-    before = read_metrics(out)[-1]["steps"]
-    assert 40 <= before < 1600
-    main(words(out, "--evaluate", "0"))
-    (step, whole), (other, parts) = read_checkpoint(trained), read_checkpoint(out)
-    assert step == other == 1600 // DEBUG.steps_per_iteration
-    assert whole.keys() == parts.keys()
-    assert {"replay.records.reward", "streams.episode", "carries.deter", "learner.updates"} <= whole.keys()
-    for name in whole:
-        np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
-    untimed = [
-        [{key: value for key, value in line.items() if "second" not in key} for line in read_metrics(folder)]
-        for folder in (trained, out)
-    ]
-    assert untimed[0] == untimed[1]
+    assert 40 <= read_metrics(out)[-1]["steps"] < 1600
+    subprocess.run([*command, *words(out, *options)], check=True)
+    check_same_runs(tmp_path / "whole", out)
 
 
 def test_updates_keep_their_ratio_to_steps(trained):

@@ -5,8 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from slow_models import Slow, follow
 
-from memory_maze.models.rssm import RSSM, Latent
+from memory_maze.models.rssm import RSSM, Latent, sample_one_hot
 
 SIZES = {"embed": 12, "actions": 6, "deter": 10, "hidden": 9, "groups": 3, "classes": 4}
 STEPS, BATCH = 5, 2
@@ -31,58 +32,6 @@ def make_inputs(sizes=SIZES):
         jnp.ones((BATCH, sizes["groups"] * sizes["classes"])),
     )
     return carry, embeds, actions, resets
-
-
-class Slow:
-    """One step in NumPy, as section 3.2 of Pasukonis et al.'s program has it."""
-
-    def __init__(self, model):
-        self.model = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), eqx.filter(model, eqx.is_array))
-        self.sizes = model.groups, model.classes
-
-    def hidden(self, layer, norm, *inputs):
-        x = np.concatenate(inputs, axis=-1) @ layer.weight + layer.bias
-        x = x - x.mean(-1, keepdims=True)
-        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3) * norm.scale + norm.offset
-        return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
-
-    def move(self, deter, stoch, action):
-        model, sigmoid = self.model, lambda x: 1 / (1 + np.exp(-x))
-        x = self.hidden(model.enter, model.enter_norm, stoch, action)
-        inputs = np.split(x @ model.gates.weight + model.gates.bias, 3, -1)
-        recurrent = np.split(deter @ model.recur.weight + model.recur.bias, 3, -1)
-        reset, update = (sigmoid(one + two) for one, two in zip(inputs[:2], recurrent[:2], strict=True))
-        candidate = np.tanh(inputs[2] + reset * recurrent[2])
-        return (1 - update) * candidate + update * deter
-
-    def logits(self, layer, hidden):
-        return (hidden @ layer.weight + layer.bias).reshape(*hidden.shape[:-1], *self.sizes)
-
-    def posterior(self, deter, embed):
-        model = self.model
-        return self.logits(model.posterior, self.hidden(model.see, model.see_norm, deter, embed))
-
-    def prior(self, deter):
-        model = self.model
-        return self.logits(model.prior, self.hidden(model.guess, model.guess_norm, deter))
-
-    def sample(self, logits, noise):
-        picked = np.eye(logits.shape[-1])[np.argmax(logits + noise, axis=-1)]
-        return picked.reshape(*picked.shape[:-2], -1)
-
-
-def follow(model, carry, embeds, actions, resets, key):
-    """States and both beliefs of all steps, slowly."""
-    slow, noise = Slow(model), np.asarray(model.sample_noise(key, resets.shape))
-    deter, stoch = (np.asarray(leaf, np.float64) for leaf in carry)
-    found = []
-    for t in range(len(embeds)):
-        keep = 1 - np.asarray(resets[t], float)[:, None]
-        deter = slow.move(keep * deter, keep * stoch, np.asarray(actions[t], np.float64))
-        posterior = slow.posterior(deter, np.asarray(embeds[t], np.float64))
-        stoch = slow.sample(posterior, noise[t])
-        found.append((deter, stoch, posterior, slow.prior(deter)))
-    return [np.stack(parts) for parts in zip(*found, strict=True)]
 
 
 def test_the_plain_cell_by_hand():
@@ -197,3 +146,17 @@ def test_sizes_and_starts_are_those_of_the_program():
     np.testing.assert_allclose(product, np.eye(100), atol=1e-5)
     assert count(model.enter.bias) == 50
     assert not model.enter.bias.any()
+
+
+def test_samples_pass_on_the_gradient_of_their_probabilities():
+    logits = jnp.log(jnp.array([[0.75, 0.25]]))
+    noise = jax.random.gumbel(jax.random.key(0), (10_000, 1, 2))
+
+    def sample(logits, noise):
+        return sample_one_hot(logits, noise)[0]
+
+    drawn = jax.vmap(sample, (None, 0))(logits, noise)
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert float(drawn.mean()) == pytest.approx(0.75, abs=0.02)
+    for index in (int(jnp.argmax(drawn)), int(jnp.argmin(drawn))):  # whichever it is
+        np.testing.assert_allclose(jax.grad(sample)(logits, noise[index])[0], [0.1875, -0.1875], atol=1e-6)

@@ -213,7 +213,7 @@ class ReadyRSSM(eqx.Module):
         """The state after an action, if nothing is seen."""
         deter = _move(self.dtype, self.layers, carry, self.from_action(action))
         hidden = _activate(self.layers, "guess_norm", self.layers["guess"](deter.astype(self.dtype)))
-        return Latent(deter, _sample(_split(self.layers["prior"](hidden), self.groups), noise))
+        return Latent(deter, sample_one_hot(_split(self.layers["prior"](hidden), self.groups), noise))
 
 
 _GUESSING = {"guess", "guess_norm", "prior"}
@@ -288,7 +288,7 @@ def _step(
     deter = _move(dtype, layers, Latent(keep * carry.deter, keep * carry.stoch), from_action)
     hidden = _activate(layers, "see_norm", layers["see"](deter.astype(dtype)) + from_embed)
     logits = _split(layers["posterior"](hidden), groups)
-    state = Latent(deter, _sample(logits, noise))
+    state = Latent(deter, sample_one_hot(logits, noise))
     return state, (state, logits)
 
 
@@ -318,14 +318,14 @@ def _split(logits: jax.Array, groups: int) -> jax.Array:
 
 
 @jax.custom_vjp
-def _sample(logits: jax.Array, noise: jax.Array) -> jax.Array:
+def sample_one_hot(logits: jax.Array, noise: jax.Array) -> jax.Array:
     """One-hot samples, with the gradients of their probabilities (straight through)."""
     samples = jax.nn.one_hot(jnp.argmax(logits + noise, axis=-1), logits.shape[-1])
     return samples.reshape(*samples.shape[:-2], -1)
 
 
 def _sample_forward(logits: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _sample(logits, noise), logits
+    return sample_one_hot(logits, noise), logits
 
 
 def _sample_backward(logits: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, None]:
@@ -333,7 +333,7 @@ def _sample_backward(logits: jax.Array, cotangent: jax.Array) -> tuple[jax.Array
     return probs * (cotangent - (probs * cotangent).sum(axis=-1, keepdims=True)), None
 
 
-_sample.defvjp(_sample_forward, _sample_backward)
+sample_one_hot.defvjp(_sample_forward, _sample_backward)
 
 
 def divergence(beliefs: Beliefs, balance: float = 0.8) -> jax.Array:
