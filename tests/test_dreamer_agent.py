@@ -93,7 +93,9 @@ def test_probes_teach_the_world_model_and_nothing_else_does_so():
     unprobed, _, _, metrics = update(plain, dreamer.begin(plain, plain_config), plain_config)
     assert "loss_targets_vec" not in metrics
     for part in (lambda n: n.model.encoder, lambda n: n.model.rssm):
-        assert not same(part(probed), part(unprobed))
+        # Clipped with the probes' gradients, the others would differ, but by less than a step of Adam.
+        moved = zip(jax.tree.leaves(part(probed)), jax.tree.leaves(part(unprobed)), strict=True)
+        assert max(np.abs(a - b).max() for a, b in moved) > DEBUG.learning_rate
     for part in (lambda n: n.model.decoder, lambda n: n.actor, lambda n: n.critic):
         moved = zip(jax.tree.leaves(part(probed)), jax.tree.leaves(part(unprobed)), strict=True)
         assert all(np.allclose(a, b, atol=1e-7) for a, b in moved)
@@ -159,7 +161,9 @@ def test_a_memory_is_handed_on_without_its_gradient():
 
 def test_acting_is_what_training_sees(monkeypatch):
     """The states of an episode, step by step and at once, with the same noise; images are pooled alike."""
-    network, _ = begin()
+    # So sure of what it sees that other pixels would be another state.
+    sure = jax.tree.map(lambda leaf: 300 * leaf, begin()[0].model.rssm.posterior)
+    network = eqx.tree_at(lambda n: n.model.rssm.posterior, begin()[0], sure)
     window = make_window(side=64)
     keys = jax.random.split(jax.random.key(5), (STEPS, ROWS))
     noise = jax.vmap(network.model.rssm.ready().sample_noise)(keys)
