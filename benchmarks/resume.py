@@ -3,7 +3,7 @@
 One run is left alone; another like it is killed (SIGKILL) once it has saved a checkpoint, and called again.
 Compares every line of their metrics and their weights. XLA is told to add in the same order every time: on a
 GPU it may not otherwise, and two runs of a seed differ before any is killed; these lines are also compared by
-themselves. Writes results/resume-gpu.json (or -cpu.json).
+themselves. Writes results/resume-gpu.json (or -cpu.json), for other agents results/resume-AGENT-gpu.json.
 """
 
 import dataclasses
@@ -33,6 +33,8 @@ ENVIRONMENT = os.environ | {"XLA_FLAGS": FLAGS.strip()}
 class Config:
     """Kill a run and compare it with one that was not."""
 
+    agent: str = "impala"
+    """Which agent."""
     preset: str = "fast"
     """Values of the agent."""
     task: str = "9x9"
@@ -59,7 +61,8 @@ def main(config: Config) -> None:
         figures = compare(whole, parts, resumed_from)
         figures |= {"killed_after": killed_after, "resumed_from": resumed_from, "devices": devices}
     kind = "cpu" if devices.endswith("cpu") else "gpu"
-    out = config.out or ROOT / "results" / f"resume-{kind}.json"
+    name = f"resume-{kind}" if config.agent == "impala" else f"resume-{config.agent}-{kind}"
+    out = config.out or ROOT / "results" / f"{name}.json"
     settings = dataclasses.asdict(config) | {"out": None}
     report = describe_run(graphics=False) | {"seed": config.seed, "settings": settings, "results": figures}
     with replacing(out) as path:
@@ -80,7 +83,7 @@ def command(config: Config, folder: Path) -> list[str]:
         "out": folder,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return [sys.executable, "-m", "memory_maze", "train", "impala", *words]
+    return [sys.executable, "-m", "memory_maze", "train", config.agent, *words]
 
 
 def kill_midway(config: Config, folder: Path) -> int:
@@ -123,7 +126,7 @@ def compare(one: Path, two: Path, resumed_from: int) -> dict[str, Any]:
 
 def differ(curves: list[dict[int, dict[str, Any]]], chosen: list[int]) -> dict[str, float]:
     """The largest difference of each figure in the chosen lines."""
-    keys = ("loss_total", "loss_policy", "loss_value", "loss_entropy", "reward", "return")
+    keys = [key for key in curves[0][chosen[-1]] if key.startswith("loss_") or key in ("reward", "return")]
     return {
         key: max(abs((curves[0][steps][key] or 0.0) - (curves[1][steps][key] or 0.0)) for steps in chosen)
         for key in keys
