@@ -193,11 +193,6 @@ def update(
     target = choose_target(network.critic, learner.target, learner.updates, config.target_interval)
     found = find_returns(network.model, target, dream, config.discount, config.lambda_)
 
-    deviation = found.advantages.std()
-    if config.advantage_floor is not None:
-        scale = jnp.maximum(deviation, config.advantage_floor)
-        found = found._replace(advantages=found.advantages / scale)
-
     def behaviour_loss(nets: tuple[MLP, MLP]) -> tuple[jax.Array, Any]:
         losses = find_losses(*nets, dream, found, config.entropy_cost)
         return losses.actor + losses.critic, losses
@@ -208,7 +203,7 @@ def update(
     metrics |= {
         "imagined_reward": found.rewards.mean(),
         "value": found.values[0].mean(),
-        "advantage_deviation": deviation,
+        "advantage_deviation": found.advantages.std(),
     }
     if axis is not None:
         of_model, of_nets, metrics = jax.lax.pmean((of_model, of_nets, metrics), axis)

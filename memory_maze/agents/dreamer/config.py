@@ -57,9 +57,6 @@ class Config(OffPolicyConfig):
     """Imagine from every Nth record of each sequence."""
     entropy_cost: float = 0.001
     """Coefficient of the entropy bonus."""
-    advantage_floor: float | None = None
-    """Divide advantages by their standard deviation in the batch, or by this if that is smaller; null leaves
-    them as they are."""
     target_interval: int = 100
     """Gradient steps between copies of the critic to the target critic."""
 
@@ -94,7 +91,7 @@ class Config(OffPolicyConfig):
         check_least(1, target_interval=self.target_interval, imagine_every=self.imagine_every)
         check_above(0, learning_rate=self.learning_rate, actor_learning_rate=self.actor_learning_rate)
         check_above(0, critic_learning_rate=self.critic_learning_rate, adam_epsilon=self.adam_epsilon)
-        check_above(0, max_grad_norm=self.max_grad_norm, advantage_floor=self.advantage_floor)
+        check_above(0, max_grad_norm=self.max_grad_norm)
         check_between(0, 1, discount=self.discount, lambda_=self.lambda_, kl_balance=self.kl_balance)
 
 
