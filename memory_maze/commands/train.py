@@ -75,7 +75,9 @@ class Command:
             find_preset(agent, self.preset)
         if not self.distributed and self.hosts is None:
             on_cpu = override(find_preset(agent, self.preset or "small"), self.set)
-            use_cores(on_cpu.num_envs, on_cpu.batch_size, devices=find_devices(self.out))
+            # XLA shares the updates of a replay among cores by itself, as its products are larger.
+            counts = (1,) if on_cpu.learns_from == "replay" else (on_cpu.num_envs, on_cpu.batch_size)
+            use_cores(*counts, devices=find_devices(self.out))
         if (self.out / RESULT).exists():
             read_result(self.out)  # fail now rather than after hours if it is damaged
         with (
