@@ -1,6 +1,7 @@
 """A run hears of Ctrl-C and SIGTERM at once, saves itself if that is worth it, and ends."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,3 +110,17 @@ def test_a_slow_first_update_is_told_before_it_ends(monkeypatch):
     assert told[1].startswith("19")
     assert "5,000 will take about 4 min" in told[1]
     assert len(told) == 2
+
+
+def test_a_forecast_knows_of_the_time_limit_and_of_a_replay_that_is_filled_first():
+    told = []
+    with Forecast(10_000, "steps", 10, told.append, minutes=0.5) as forecast:
+        for updates in (0, 0, 4, 4, 4, 4):
+            time.sleep(0.05 if updates else 0.0)
+            forecast.note({"updates": updates})
+    (line,) = told
+    speed, made = re.fullmatch(
+        r"([\d.]+) steps per second: about ([\d,]+) in the 0.5 minutes that are left", line
+    ).groups()
+    assert 50 < float(speed) < 200
+    assert int(made.replace(",", "")) == pytest.approx(30 * float(speed), rel=0.01)

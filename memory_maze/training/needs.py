@@ -1,5 +1,6 @@
 """What a run will need: told before it has cost anybody hours, and refused if there is less."""
 
+import math
 import threading
 import time
 from typing import Any
@@ -43,9 +44,11 @@ class Forecast:
         what: "steps", or what else they are called.
         unit: How many each makes.
         tell: Told in a sentence.
+        minutes: After which the run stops, wherever it is.
     """
 
-    def __init__(self, updates: int, what: str, unit: int, tell: Tell) -> None:
+    def __init__(self, updates: int, what: str, unit: int, tell: Tell, minutes: float = math.inf) -> None:
+        self._minutes = minutes
         self._updates, self._what, self._unit, self._tell = updates, what, unit, tell
         self._times: list[float] = [time.perf_counter()]
         self._impatience = threading.Timer(_PATIENCE, self._warn)
@@ -68,8 +71,12 @@ class Forecast:
         if len(self._times) > _TIMED or self._times[-1] - self._times[0] > _PATIENCE:
             seconds = self._times[-1] - self._times[-2]  # the first may be slower than all others
             steps, speed = self._updates * self._unit, self._unit / seconds
-            left = format_seconds(seconds * self._updates)
-            self._tell(f"{speed:,.4g} {self._what} per second: {steps:,} will take about {left}")
+            if seconds * self._updates > 60 * self._minutes:
+                made = round(60 * self._minutes * speed)
+                ends = f"about {made:,} in the {self._minutes:.3g} minutes that are left"
+            else:
+                ends = f"{steps:,} will take about {format_seconds(seconds * self._updates)}"
+            self._tell(f"{speed:,.4g} {self._what} per second: {ends}")
             self._times = []
 
     def _warn(self) -> None:

@@ -187,7 +187,8 @@ class _Runner:
     def _go_on(self, updates: range, checkpoints: Checkpoints, log: Log | None, meter: Meter) -> None:
         job, stop, unit = self.job, self.stop, self.job.unit
         saved = time.perf_counter()
-        with Forecast(len(updates), job.what, unit, self.tell) as forecast:
+        left = self.deadline.minutes_left
+        with Forecast(len(updates), job.what, unit, self.tell, left) as forecast:
             for update in updates:
                 metrics = job.update()
                 meter.add(metrics)
