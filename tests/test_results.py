@@ -293,4 +293,6 @@ def test_reading_needs_neither_jax_nor_an_extra():
     code += "from pathlib import Path\nfrom memory_maze.results.find import find_results\n"
     code += f"print([len(find_results([Path({str(RESULTS)!r})], kind).results) for kind in {list(KINDS)}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "[22, 24]", done.stderr
+    counts = [len(find_results([RESULTS], kind).results) for kind in KINDS]
+    assert done.stdout.strip() == str(counts), done.stderr
+    assert min(counts) > 20

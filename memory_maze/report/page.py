@@ -182,13 +182,15 @@ def write_page(
 
     Args:
         out: A folder.
-        results: Folder with online, trials, probing, probing-small and the files of benchmarks.
+        results: Folder with online, laptop, laptop-smoke, trials, probing, probing-small and the files of
+            benchmarks.
         recordings: What people played.
         policies: What the oracle and a random policy score, from `read_policies`.
         anonymous: People are called P1, P2, ...
     """
     sections = [
         _online([results / "online"], policies),
+        _laptop([results / "laptop", results / "laptop-smoke"], policies),
         _trials(results / "trials", results / "online", policies),
         _probing([results / "probing"]),
         _probing_small(results / "probing-small"),
@@ -236,11 +238,18 @@ def make_page(sections: Iterable[Section]) -> str:
     return fill_page(TITLE, INTRODUCTION, f"Made on {now()[:10]} with {version}.", parts)
 
 
-def _online(paths: Sequence[Path], policies: Policies) -> Section:
-    section, found = _find("Online benchmark", paths, ONLINE)
+def _online(paths: Sequence[Path], policies: Policies, title: str = "Online benchmark") -> Section:
+    section, found = _find(title, paths, ONLINE)
     if found.results:
         blocks = online_blocks(online.group(found.results), policies)
         section.blocks = [*blocks, *note_damaged(found.damaged), *_origins(_agent_lines(found.results))]
+    return section
+
+
+def _laptop(folders: Sequence[Path], policies: Policies) -> Section:
+    """Agents that a CPU trains in minutes."""
+    section = _online(folders, policies, "Small agents on a laptop")
+    section.missing = []  # nobody needs them
     return section
 
 
