@@ -211,7 +211,6 @@ def test_scores_of_the_paper_are_for_whole_published_tasks(sit):
     assert sit(make_task(9, 3, seconds=20)).rivals == {}
 
 
-@pytest.mark.slow  # four programs of pictures
 def test_large_pictures_have_the_minimap_of_the_agents_as_large_a_part():
     oracle, actions = parse_options("Oracle"), [1] * 4 + [5] * 2
     small, large = (Game(SHORT, 314, resolution=r, options=oracle, actions=actions) for r in (64, 256))
